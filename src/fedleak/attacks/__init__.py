@@ -1,0 +1,1 @@
+"""Attacks: a view, prior knowledge and questions in, claims out."""

@@ -1,0 +1,1 @@
+"""Who sent this update? (Orekondy et al., 2020)"""

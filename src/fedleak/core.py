@@ -1,0 +1,118 @@
+"""The words that every room shares: users, layers, parameters, sights and powers, and derived randomness."""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NewType, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "UserId",
+    "FloatArray",
+    "IntArray",
+    "Params",
+    "Layer",
+    "Layout",
+    "Task",
+    "Sight",
+    "Power",
+    "derive",
+    "words",
+]
+
+UserId = NewType("UserId", str)
+
+FloatArray: TypeAlias = npt.NDArray[np.float32]
+IntArray: TypeAlias = npt.NDArray[np.int64]
+
+Params: TypeAlias = Mapping[str, FloatArray]
+"""Layer name -> values: a flat vector per layer for one model, one row per client for a stack of updates."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One layer of a model: its tensors (weight, bias, ...) lie one after another in a flat vector.
+
+    >>> Layer("out", (("weight", (10, 16)), ("bias", (10,)))).size
+    170
+    """
+
+    name: str
+    tensors: tuple[tuple[str, tuple[int, ...]], ...]
+
+    @property
+    def size(self) -> int:
+        """How many numbers the layer holds."""
+        return sum(math.prod(shape) for _, shape in self.tensors)
+
+    def span(self, tensor: str) -> slice:
+        """Where one tensor lies in the layer's flat vector."""
+        start = 0
+        for name, shape in self.tensors:
+            stop = start + math.prod(shape)
+            if name == tensor:
+                return slice(start, stop)
+            start = stop
+        raise KeyError(tensor)
+
+
+Layout: TypeAlias = tuple[Layer, ...]
+"""The layers of a model, from input to output."""
+
+
+class Task(enum.Enum):
+    """What the federation learns; it decides the loss, the utility metric and the shape of the labels."""
+
+    CLASSIFY = "classify"  # y: int class per example; accuracy
+    NEXT_TOKEN = "next-token"  # x: token ids, shifted by one against themselves; top-5 accuracy
+    REGRESS = "regress"  # y: float per example; mean absolute error
+
+
+class Sight(enum.Flag):
+    """What an adversary sees of a run."""
+
+    NONE = 0
+    SNAPSHOTS = enum.auto()  # the global model of every round
+    UPDATES = enum.auto()  # each client's update
+    LINKS = enum.auto()  # which updates come from one device: pseudonyms that last
+    SELECTION = enum.auto()  # which devices took part in a round
+    AGGREGATE = enum.auto()  # the sum of a round's updates
+    SIZES = enum.auto()  # how many examples each client trained on
+
+
+class Power(enum.Flag):
+    """What an adversary can do to a run beyond watching it."""
+
+    NONE = 0
+    INJECT = enum.auto()  # put a record into a client's data
+    ISOLATE = enum.auto()  # give one client a model of its own
+    JOIN = enum.auto()  # take part as a client
+
+
+def words(flags: enum.Flag) -> str:
+    """Name the members of a flag, for messages.
+
+    >>> words(Sight.UPDATES | Sight.SNAPSHOTS)
+    'snapshots, updates'
+    """
+    return ", ".join(str(member.name).lower() for member in flags) or "nothing"
+
+
+def derive(seed: int, *path: Any) -> np.random.Generator:
+    """Return the generator that belongs to a place in the run, for instance ("batches", round, device).
+
+    All randomness comes from the plan's seed by name, never by order of execution, so a run that is resumed or
+    executed in parallel draws the same numbers.
+
+    >>> bool(derive(1, "noise", 3).random() == derive(1, "noise", 3).random())
+    True
+    """
+    text = "\x1f".join([str(seed), *map(str, path)])
+    digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
+    return np.random.Generator(np.random.PCG64(int.from_bytes(digest, "little")))

@@ -1,0 +1,1 @@
+"""Defences, one file each, acting at the federation's hooks."""

@@ -1,0 +1,1 @@
+"""Federated averaging: client step, server step, selection, and the hooks at which defences and tampering act."""

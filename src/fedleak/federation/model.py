@@ -1,0 +1,52 @@
+"""What the federation asks of a model: a layout, initial weights, and a forward pass over many clients at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Protocol, TypeAlias
+
+import numpy as np
+import torch
+
+from fedleak.core import Layout, Params, Task
+
+__all__ = ["Signature", "Tensors", "Model", "Architecture"]
+
+Tensors: TypeAlias = Mapping[str, torch.Tensor]
+"""`layer.tensor` -> values with a leading client axis: a layer `fc` holds `fc.weight` (clients, out, in)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What goes into a model and what comes out."""
+
+    task: Task
+    input_shape: tuple[int, ...]  # of one example; (length,) for tokens
+    outputs: int  # classes, vocabulary size, or 1
+
+
+class Model(Protocol):
+    """A model is stateless: weights come in with a leading client axis, so that many clients are computed together."""
+
+    layout: Layout
+    group: int  # how many clients to compute together; 1 where grouping does not pay
+
+    def init(self, rng: np.random.Generator) -> Params:
+        """Draw initial weights."""
+        ...
+
+    def forward(self, weights: Tensors, x: torch.Tensor) -> torch.Tensor:
+        """Map x (clients, batch, ...) to outputs (clients, batch, outputs); next-token: (clients, batch, length, outputs)."""
+        ...
+
+
+class Architecture(Protocol):
+    """A frozen dataclass of a model's settings, as a plan names it."""
+
+    name: ClassVar[str]
+    tasks: ClassVar[tuple[Task, ...]]
+
+    def build(self, signature: Signature) -> Model:
+        """Make the model for this task and these shapes."""
+        ...

@@ -1,0 +1,1 @@
+"""The questions, the options and the answers, fixed before any attack runs."""

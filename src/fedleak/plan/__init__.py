@@ -1,0 +1,1 @@
+"""Plans: TOML files, checked key by key, turned into frozen dataclasses."""

@@ -1,0 +1,1 @@
+"""Who takes part: users, their examples, and what of it the adversary already knows."""

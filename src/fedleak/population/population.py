@@ -1,0 +1,89 @@
+"""The nouns of this room: examples in columns, users, and the population that a data set yields."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from fedleak.core import Task, UserId
+
+__all__ = ["Examples", "User", "Population", "Share", "Dataset"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examples:
+    """Examples of one user (or of a test or background set), one row each, in columns of equal length."""
+
+    x: npt.NDArray[Any]  # float32 features or images in [0, 1] (channel, height, width); int64 token ids, 0 pads
+    y: npt.NDArray[Any] | None = None  # int64 classes or float32 ratings; None where the text itself is predicted
+    time: npt.NDArray[np.float64] | None = None  # days since 1970; NaN where unknown
+    album: npt.NDArray[np.int64] | None = None  # examples taken on one occasion
+    document: npt.NDArray[np.int64] | None = None  # sentences of one document never lie on both sides of a split
+    fingerprint: npt.NDArray[np.uint64] | None = None  # hash of the raw content, to find copies
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def take(self, rows: npt.NDArray[Any] | Sequence[int] | slice) -> Examples:
+        """Keep only these rows, in this order."""
+        kept = {f.name: getattr(self, f.name) for f in fields(self)}
+        return replace(self, **{name: column[rows] for name, column in kept.items() if column is not None})
+
+    @staticmethod
+    def concat(parts: Iterable[Examples]) -> Examples:
+        """Put examples one after another; a column survives only if every part has it."""
+        parts = list(parts)
+        columns: dict[str, Any] = {}
+        for f in fields(Examples):
+            column = [getattr(part, f.name) for part in parts]
+            columns[f.name] = None if any(c is None for c in column) else np.concatenate(column)
+        return Examples(**columns)
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """A person, with everything they own."""
+
+    id: UserId
+    examples: Examples
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Population:
+    """Everyone in a data set, the task they learn together, and data that belongs to none of them."""
+
+    users: tuple[User, ...]
+    task: Task
+    outputs: int  # classes, vocabulary size, or 1 for a regression
+    source: str  # one sentence for the report: what this data is and where it comes from
+    test: Examples | None = None  # the data set's own test set, if it has one
+    background: Examples | None = None  # other people's data, for defences; disjoint from every user
+    outputs_named: tuple[str, ...] = ()  # names of classes or words, if there are any
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One user's examples, divided between what the adversary knows and what stays on the device."""
+
+    user: User
+    prior: Examples
+    private: Examples
+
+
+class Dataset(Protocol):
+    """A data set is a frozen dataclass of its settings that can be loaded.
+
+    `load` reads everything it has; choosing users, holding out a test set and dividing prior from private data is
+    done by this room for all data sets alike.
+    """
+
+    name: ClassVar[str]
+
+    def load(self, seed: int) -> Population:
+        """Read or generate the population; raise DataError that says what to download and where to put it."""
+        ...

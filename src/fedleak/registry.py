@@ -1,0 +1,84 @@
+"""Where everything with a name is found: one line per attack, defence, data set, model and adversary.
+
+Names map to `module:attribute` and are imported only when they are asked for, so a plan is checked without loading
+rooms that it does not use. Other packages add theirs with an entry point, for instance
+
+    [project.entry-points."fedleak.attack"]
+    my-attack = "my_package.attacks:MyAttack"
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Literal, TypeAlias
+
+from fedleak.errors import PlanError, did_you_mean
+
+__all__ = ["Kind", "names", "load"]
+
+Kind: TypeAlias = Literal["attack", "defence", "dataset", "model", "adversary"]
+
+_BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
+    "attack": {
+        "reid-mlp": "fedleak.attacks.deanonymize.mlp:Mlp",
+        "reid-svm": "fedleak.attacks.deanonymize.svm:LinearSvm",
+        "reid-knn": "fedleak.attacks.deanonymize.knn:NearestNeighbours",
+        "reid-centroid": "fedleak.attacks.deanonymize.centroid:Centroid",
+        "reid-labels": "fedleak.attacks.deanonymize.labels:LabelHistogram",
+    },
+    "defence": {
+        "noise": "fedleak.defences.noise:Noise",
+        "rand-aug": "fedleak.defences.rand_aug:RandomAugmentation",
+    },
+    "dataset": {
+        "digits": "fedleak.population.datasets.digits:Digits",
+        "mnist-writers": "fedleak.population.datasets.mnist_writers:MnistWriters",
+        "blog": "fedleak.population.datasets.blog:Blog",
+        "image-folder": "fedleak.population.datasets.image_folder:ImageFolder",
+        "table": "fedleak.population.datasets.table:Table",
+    },
+    "model": {
+        "mlp": "fedleak.federation.models.mlp:Mlp",
+        "cnn": "fedleak.federation.models.cnn:Cnn",
+        "word-lm": "fedleak.federation.models.recurrent:WordLm",
+        "rating": "fedleak.federation.models.recurrent:Rating",
+    },
+    "adversary": {
+        "server": "fedleak.views.adversaries:SERVER",
+        "anonymous-server": "fedleak.views.adversaries:ANONYMOUS_SERVER",
+        "global-model-client": "fedleak.views.adversaries:GLOBAL_MODEL_CLIENT",
+        "eavesdropper": "fedleak.views.adversaries:EAVESDROPPER",
+        "aggregate-server": "fedleak.views.adversaries:AGGREGATE_SERVER",
+    },
+}
+
+
+@cache
+def _table(kind: Kind) -> Mapping[str, str]:
+    plugins = {entry.name: entry.value for entry in importlib.metadata.entry_points(group=f"fedleak.{kind}")}
+    return {**plugins, **_BUILT_IN[kind]}
+
+
+def names(kind: Kind) -> tuple[str, ...]:
+    """Every known name of a kind, built in first."""
+    return tuple(_BUILT_IN[kind]) + tuple(sorted(set(_table(kind)) - set(_BUILT_IN[kind])))
+
+
+def load(kind: Kind, name: str) -> Any:
+    """Import what a name stands for.
+
+    A model may also be the user's own, as `module:callable`.
+    """
+    target = _table(kind).get(name)
+    if target is None and kind == "model" and ":" in name:
+        target = name
+    if target is None:
+        raise PlanError(f"unknown {kind} '{name}'{did_you_mean(name, names(kind))}")
+    module, _, attribute = target.partition(":")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise PlanError(f"{kind} '{name}' cannot be loaded from {target}: {error}") from error

@@ -1,0 +1,1 @@
+"""The result in the terminal, as JSON, and as one self-contained HTML page."""

@@ -1,0 +1,126 @@
+"""The result of an audit: what `results.json` holds, and the only thing that the reports read.
+
+The schema is versioned and documented in docs/reference/results.md. Adding a key keeps the version; removing one or
+changing a meaning raises it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+__all__ = ["SCHEMA", "Utility", "Score", "PerUser", "Detail", "Finding", "Threat", "Untested", "Audit"]
+
+SCHEMA = 1
+
+
+class Utility(msgspec.Struct, frozen=True, kw_only=True):
+    """How good the trained model is, beside what it could have been."""
+
+    metric: str  # accuracy, top5, mae
+    value: float
+    low: float  # over seeds; equal to value with one seed
+    high: float
+    higher_is_better: bool
+    undefended: float | None = None  # the same run without the defence
+    centralised: float | None = None  # one machine with everyone's data, as many passes over it
+    chance: float | None = None  # the best constant answer
+
+
+class Score(msgspec.Struct, frozen=True, kw_only=True):
+    """One number of an attack with everything needed to judge it."""
+
+    attack: str
+    adversary: str
+    game: str
+    metric: str  # ap, top1, top5: shares between 0 and 1
+    value: float
+    low: float  # interval, resampled by user
+    high: float
+    level: float  # of the interval, for instance 0.95
+    chance: float  # the mean of the same metric with identities permuted
+    chance_high: float  # the 97.5th percentile of the same
+    multiple: float  # value / chance
+    n: int  # questions asked
+    users: int  # people that the interval resamples
+    seeds: list[int]
+    defence: dict[str, Any] | None = None  # {"name": ..., settings ...}
+    control: str | None = None  # "iid": the same audit of users with nothing personal in their data
+    utility: Utility | None = None
+    limit: float | None = None  # the plan's limit for this metric, if it has one
+    exceeded: bool = False  # the interval's lower end is above the limit
+    verdict: str = ""  # one sentence: what was shown
+
+
+class PerUser(msgspec.Struct, frozen=True, kw_only=True):
+    """How identifiable one user was."""
+
+    user: str
+    ap: float
+    updates: int
+    mistaken_for: str | None  # whom their updates were most often taken for, other than themselves
+
+
+class Detail(msgspec.Struct, frozen=True, kw_only=True):
+    """What the figures of one attack on one run are drawn from (first seed)."""
+
+    attack: str
+    adversary: str
+    game: str
+    defence: dict[str, Any] | None
+    control: str | None
+    users: list[PerUser]  # most identifiable first
+    recall: list[float]  # precision-recall curve over all (update, candidate) pairs, recall ascending
+    precision: list[float]
+    null: list[float]  # the metric under each permutation of identities
+    confusion_users: list[str]  # the most and the least identifiable users
+    confusion: list[list[float]]  # row: true user, column: answered user, share of that user's updates
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that the examination of the population found, and what was done about it."""
+
+    kind: str  # twins, overlap, untimed, few
+    count: int
+    action: str  # merge, drop, keep
+    text: str
+
+
+class Threat(msgspec.Struct, frozen=True, kw_only=True):
+    """An adversary in words."""
+
+    name: str
+    summary: str
+    sees: list[str]
+    cannot_see: list[str]
+    powers: list[str]
+
+
+class Untested(msgspec.Struct, frozen=True, kw_only=True):
+    """Something this audit says nothing about, and why."""
+
+    what: str
+    why: str
+
+
+class Audit(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that an audit found."""
+
+    title: str
+    story: str  # the plan's own words on what is audited, for people who never saw it
+    created: str  # ISO 8601, UTC
+    source: str  # what data
+    population: dict[str, Any]  # users, examples, prior, split: numbers for the report
+    federation: dict[str, Any]  # model, parameters, rounds, settings
+    findings: list[Finding]
+    threats: list[Threat]
+    attacks: dict[str, str]  # name -> one sentence on how it works
+    defences: dict[str, str]  # name -> one sentence on what it does
+    scores: list[Score]
+    details: list[Detail]
+    untested: list[Untested]
+    plan: str  # the plan file as it was run
+    resolved: dict[str, Any]  # the same with every default filled in
+    environment: dict[str, str]  # versions, machine, seconds
+    schema: int = SCHEMA

@@ -1,0 +1,1 @@
+"""What one adversary sees of a trace."""
