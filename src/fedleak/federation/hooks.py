@@ -1,11 +1,11 @@
 """The hooks at which defences (and, declared in the plan, tampering) act on a federation.
 
-    on_data           once per device, before the first round: what the device trains on
-    on_model          once: the model that every device trains
-    on_step           every local step: the gradients of the clients computed together
-    on_update         every update, on the device, before it is sent
-    on_channel        every round: what of the updates reaches the server, and in which form
-    on_participation  every round: which of the selected devices take part
+- on_data, once per device before the first round: what the device trains on
+- on_model, once: the model that every device trains
+- on_step, every local step: the gradients of the clients computed together
+- on_update, every update, on the device, before it is sent
+- on_channel, every round: what of the updates reaches the server, and in which form
+- on_participation, every round: which of the selected devices take part
 """
 
 from __future__ import annotations

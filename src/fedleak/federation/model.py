@@ -37,7 +37,10 @@ class Model(Protocol):
         ...
 
     def forward(self, weights: Tensors, x: torch.Tensor) -> torch.Tensor:
-        """Map x (clients, batch, ...) to outputs (clients, batch, outputs); next-token: (clients, batch, length, outputs)."""
+        """Map x (clients, batch, ...) to outputs (clients, batch, outputs).
+
+        For the next-token task the outputs are (clients, batch, length, outputs).
+        """
         ...
 
 

@@ -1,1 +1,1 @@
-"""Who sent this update? (Orekondy et al., 2020)"""
+"""Who sent this update? Attacks after Orekondy et al., 2020."""

@@ -1,0 +1,129 @@
+"""The nouns of a plan: what to audit, how it is trained, who attacks it, and which limits it must keep.
+
+Every field says in its `description` what it means; the reference in docs/reference/plan.md is generated from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
+
+__all__ = ["PopulationPlan", "FederationPlan", "RecordPlan", "AuditPlan", "Plan"]
+
+Seed = Annotated[int, Meta(ge=0)]
+Share = Annotated[float, Meta(gt=0, lt=1)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PopulationPlan:
+    """Who takes part, and what of them the adversary already knows."""
+
+    users: Annotated[
+        int | None, Meta(ge=2, description="how many users take part, drawn by the seed; all if absent")
+    ] = None
+    examples: Annotated[int | None, Meta(ge=2, description="at most this many examples a user; all if absent")] = None
+    prior: Annotated[
+        Literal["random", "chrono", "album"],
+        Meta(description="how a user's data is divided: at random, older against newer, or by album"),
+    ] = "random"
+    prior_share: Annotated[
+        float, Meta(gt=0, lt=1, description="the part of a user's data that the adversary knows")
+    ] = 0.5
+    stratify: Annotated[
+        bool, Meta(description="keep each user's share of every class equal on both sides of a random prior")
+    ] = True
+    test_share: Annotated[
+        float, Meta(gt=0, lt=1, description="held out from every user for utility, if the data set has no test set")
+    ] = 0.2
+    min_examples: Annotated[int, Meta(ge=2, description="users with fewer examples are too few to divide")] = 4
+    few: Annotated[Literal["drop", "stop"], Meta(description="what to do about users with too few examples")] = "drop"
+    twins: Annotated[
+        Literal["drop", "merge", "keep"],
+        Meta(description="users who share most of their examples: keep one of them, make them one user, or leave them"),
+    ] = "drop"
+    overlap: Annotated[
+        Literal["drop", "keep"],
+        Meta(description="copies of an example on both sides of the division: drop from the prior"),
+    ] = "drop"
+    untimed: Annotated[
+        Literal["drop", "keep"], Meta(description="users without usable times, where the prior is chronological")
+    ] = "drop"
+    background_users: Annotated[
+        int, Meta(ge=0, description="users set aside as background data, if the data set brings none")
+    ] = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FederationPlan:
+    """Federated averaging (McMahan et al., 2017)."""
+
+    rounds: Annotated[int, Meta(ge=1, description="how many rounds")] = 100
+    fraction: Annotated[float, Meta(gt=0, le=1, description="share of the devices selected each round (C)")] = 0.1
+    epochs: Annotated[int, Meta(ge=1, description="passes over the local data each round (E)")] = 1
+    batch: Annotated[int, Meta(ge=1, description="examples in a local step (B)")] = 20
+    lr: Annotated[float, Meta(gt=0, description="learning rate of the local steps")] = 0.05
+    optimizer: Annotated[
+        Literal["sgd", "adam"], Meta(description="of the local steps; Adam starts anew each round")
+    ] = "sgd"
+    clip: Annotated[
+        float | None, Meta(gt=0, description="bound on the norm of each local step's gradient; none if absent")
+    ] = None
+    weighting: Annotated[
+        Literal["examples", "equal"], Meta(description="how updates are averaged: by number of examples, or equally")
+    ] = "examples"
+    on_nan: Annotated[
+        Literal["stop", "skip"], Meta(description="a client sends NaN or infinity: stop the run, or go on without it")
+    ] = "stop"
+    centralised: Annotated[
+        bool, Meta(description="also train on everyone's data in one place, as a yardstick for utility")
+    ] = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordPlan:
+    """What of the run is kept on disk."""
+
+    dtype: Annotated[
+        Literal["float32", "float16"], Meta(description="how updates are stored; float16 halves the size")
+    ] = "float32"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditPlan:
+    """Who attacks, and what the attacks are compared with."""
+
+    adversaries: Annotated[
+        tuple[str, ...], Meta(min_length=1, description="who attacks (fedleak list adversaries)")
+    ] = ("anonymous-server",)
+    controls: Annotated[
+        tuple[Literal["iid"], ...],
+        Meta(description="the same audit of a population with nothing personal in it, which must show no leak"),
+    ] = ("iid",)
+    level: Annotated[float, Meta(gt=0.5, lt=1, description="confidence level of every interval")] = 0.95
+    permutations: Annotated[
+        int, Meta(ge=20, description="how often identities are permuted to find the chance level")
+    ] = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Everything an audit needs to know, with every default filled in."""
+
+    title: str
+    story: str
+    seeds: tuple[int, ...]
+    dataset: Any  # population.Dataset
+    population: PopulationPlan
+    model: Any  # federation.Architecture
+    federation: FederationPlan
+    record: RecordPlan
+    audit: AuditPlan
+    attacks: tuple[Any, ...]  # attacks.Attack
+    adversaries: tuple[Any, ...]  # views.Adversary
+    defences: tuple[tuple[Any, ...], ...]  # alternatives, each one or more federation.Defence
+    limits: Mapping[str, float]  # metric -> the lower end of an interval must not exceed it
+    text: str = ""  # the file as it was written
+    resolved: Mapping[str, Any] = field(default_factory=dict)  # the same as plain data, with every default
