@@ -13,18 +13,15 @@ from msgspec import Meta
 
 __all__ = ["PopulationPlan", "FederationPlan", "RecordPlan", "AuditPlan", "Plan"]
 
-Seed = Annotated[int, Meta(ge=0)]
-Share = Annotated[float, Meta(gt=0, lt=1)]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PopulationPlan:
     """Who takes part, and what of them the adversary already knows."""
 
-    users: Annotated[
-        int | None, Meta(ge=2, description="how many users take part, drawn by the seed; all if absent")
-    ] = None
-    examples: Annotated[int | None, Meta(ge=2, description="at most this many examples a user; all if absent")] = None
+    users: (
+        Annotated[int, Meta(ge=2, description="how many users take part, drawn by the seed; all if absent")] | None
+    ) = None
+    examples: Annotated[int, Meta(ge=2, description="at most this many examples a user; all if absent")] | None = None
     prior: Annotated[
         Literal["random", "chrono", "album"],
         Meta(description="how a user's data is divided: at random, older against newer, or by album"),
@@ -68,9 +65,10 @@ class FederationPlan:
     optimizer: Annotated[
         Literal["sgd", "adam"], Meta(description="of the local steps; Adam starts anew each round")
     ] = "sgd"
-    clip: Annotated[
-        float | None, Meta(gt=0, description="bound on the norm of each local step's gradient; none if absent")
-    ] = None
+    clip: (
+        Annotated[float, Meta(gt=0, description="bound on the norm of each local step's gradient; none if absent")]
+        | None
+    ) = None
     weighting: Annotated[
         Literal["examples", "equal"], Meta(description="how updates are averaged: by number of examples, or equally")
     ] = "examples"

@@ -1,0 +1,29 @@
+"""What an attack is: declared needs, and one method from what its adversary sees to claims."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Protocol
+
+import numpy as np
+
+from fedleak.core import FloatArray, Power, Sight, Task
+from fedleak.games.identify import Questions
+from fedleak.trace.prior import Prior
+from fedleak.views.view import View
+
+__all__ = ["Attack"]
+
+
+class Attack(Protocol):
+    """A frozen dataclass of its settings; it never sees the truth and never marks its own work."""
+
+    name: ClassVar[str]
+    summary: ClassVar[str]  # one sentence for people who never read the paper
+    game: ClassVar[str]
+    needs: ClassVar[Sight]
+    powers: ClassVar[Power]
+    tasks: ClassVar[tuple[Task, ...]]
+
+    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
+        """Return a finite score for every question (row) and option (column); higher means more likely."""
+        ...

@@ -1,0 +1,71 @@
+"""What the labels alone give away: a baseline that looks only at how often each class (or word) occurs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+from msgspec import Meta
+from sklearn.linear_model import Ridge
+
+from fedleak.attacks.features import unit
+from fedleak.core import FloatArray, Power, Sight, Task
+from fedleak.errors import AttackError
+from fedleak.games.identify import Questions
+from fedleak.population.population import Examples
+from fedleak.trace.prior import Prior
+from fedleak.views.view import View
+
+__all__ = ["LabelHistogram"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelHistogram:
+    """Read the class histogram off the output layer's bias and compare it with each person's prior histogram.
+
+    The gradient of cross-entropy with respect to the output bias is the predicted minus the true frequency of every
+    class, so the bias update counts labels. An attack that does no better than this one has found people's label
+    mix, not their style.
+    """
+
+    name: ClassVar[str] = "reid-labels"
+    summary: ClassVar[str] = "only the mix of classes is compared, as a baseline: what labels alone give away"
+    game: ClassVar[str] = "identify"
+    needs: ClassVar[Sight] = Sight.UPDATES
+    powers: ClassVar[Power] = Power.NONE
+    tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY, Task.NEXT_TOKEN)
+
+    shrink: Annotated[float, Meta(gt=0, description="ridge penalty of the map from bias update to histogram")] = 0.1
+
+    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
+        """Score every option by the correlation of its histogram with the estimated one."""
+        output = view.layout[-1]
+        if "bias" not in dict(output.tensors):
+            raise AttackError(f"reid-labels reads the output layer's bias, and layer '{output.name}' has none")
+        updates = view.updates
+        shadows = np.flatnonzero(updates.shadow >= 0)
+        if len(shadows) == 0:
+            raise AttackError("no shadow device was selected in any round, so no labelled update exists")
+        # The bias lies at the end of the layer's row, so only those columns are read from disk.
+        bias = updates.layer(output.name)[:, output.span("bias")]
+        mixes = np.stack([histogram(examples, prior.task, prior.outputs) for examples in prior.examples])
+        mixes -= mixes.mean(axis=0)
+        scale = mixes.std() or 1.0
+        model = Ridge(alpha=self.shrink)
+        model.fit(unit(np.asarray(bias[shadows], np.float32)), mixes[updates.shadow[shadows]] / scale)
+        estimated = model.predict(unit(np.asarray(bias[questions.updates], np.float32)))
+        return np.asarray(unit(estimated) @ unit(mixes).T, dtype=np.float32)
+
+
+def histogram(examples: Examples, task: Task, outputs: int) -> FloatArray:
+    """Share of every class, or of every word that the model learns to predict."""
+    if task is Task.NEXT_TOKEN:
+        targets = examples.x[:, 1:]
+        targets = targets[targets > 0]
+    elif examples.y is not None:
+        targets = examples.y
+    else:
+        raise AttackError("reid-labels needs class labels in the prior data")
+    counts = np.bincount(targets.astype(np.int64).ravel(), minlength=outputs).astype(np.float32)
+    return counts / max(1.0, float(counts.sum()))

@@ -1,0 +1,63 @@
+"""Turn a TOML table into a frozen dataclass, key by key, with errors that name file, table, key and remedy."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any, TypeVar, get_type_hints
+
+import msgspec
+
+from fedleak.errors import PlanError, did_you_mean
+
+__all__ = ["configure", "plain"]
+
+T = TypeVar("T")
+
+
+def configure(cls: type[T], table: Any, where: str) -> T:
+    """Build `cls` from a table.
+
+    Unknown keys are looked for first: msgspec, like others, lets a misspelt key of a plain dataclass pass in silence,
+    and the run would then use a default that nobody chose.
+    """
+    if not isinstance(table, Mapping):
+        raise PlanError(f"{where}: expected a table of keys, got {shown(table)}")
+    fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
+    hints = get_type_hints(cls, include_extras=True)
+    for key in table:
+        if key not in fields:
+            raise PlanError(f"{where}: unknown key '{key}'{did_you_mean(key, fields)}")
+    for name, f in fields.items():
+        if name not in table and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
+            raise PlanError(f"{where}: missing key '{name}'")
+    return cls(**{key: convert(value, hints[key], f"{where} {key}") for key, value in table.items()})
+
+
+def convert(value: Any, kind: Any, where: str) -> Any:
+    """Check one value against its type and range."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise PlanError(f"{where} = {value}: expected a finite number")
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        # msgspec speaks of its own path ("- at `$[0]`"); the place in the plan is already in `where`.
+        reason = str(error).split(" - at ")[0].replace("`", "")
+        reason = reason[:1].lower() + reason[1:]
+        raise PlanError(f"{where} = {shown(value)}: {reason}") from error
+
+
+def shown(value: Any) -> str:
+    """A value as it would be written in TOML, shortened."""
+    text = str(value).lower() if isinstance(value, bool) else repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def plain(component: Any) -> dict[str, Any]:
+    """The settings of a configured thing as plain data, its registered name first."""
+    name = getattr(type(component), "name", None)
+    settings: dict[str, Any] = msgspec.to_builtins(
+        {f.name: getattr(component, f.name) for f in dataclasses.fields(component)}, builtin_types=()
+    )
+    return {"name": name, **settings} if isinstance(name, str) else settings

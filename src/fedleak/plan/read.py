@@ -1,0 +1,181 @@
+"""Read a plan: TOML in, a checked Plan out, or one line that says what is wrong and where."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+
+from fedleak import registry
+from fedleak.core import words
+from fedleak.errors import PlanError, did_you_mean
+from fedleak.plan.configure import configure, convert, plain
+from fedleak.plan.plan import AuditPlan, FederationPlan, Plan, PopulationPlan, RecordPlan
+
+__all__ = ["read", "parse", "METRICS"]
+
+METRICS = ("ap", "top1", "top5")
+
+_TOP = {
+    "title": str,
+    "story": str,
+    "seeds": Annotated[tuple[Annotated[int, msgspec.Meta(ge=0)], ...], msgspec.Meta(min_length=1)],
+    "dataset": dict,
+    "population": dict,
+    "model": dict,
+    "federation": dict,
+    "record": dict,
+    "audit": dict,
+    "attack": list,
+    "defence": list,
+    "limits": dict,
+}
+
+
+def read(path: Path) -> Plan:
+    """Read and check a plan file."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise PlanError(f"{path}: no such plan (fedleak list plans shows the shipped ones)") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise PlanError(f"{path}: cannot be read: {error}") from error
+    return parse(text, str(path))
+
+
+def parse(text: str, source: str = "plan") -> Plan:
+    """Check the text of a plan; `source` is named in errors."""
+    try:
+        raw = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise PlanError(f"{source}: not valid TOML: {error}") from error
+    for key in raw:
+        if key not in _TOP:
+            raise PlanError(f"{source}: unknown key '{key}'{did_you_mean(key, _TOP)}")
+    top = {key: convert(value, _TOP[key], f"{source}: {key}") for key, value in raw.items()}
+    for key in ("dataset", "model", "attack"):
+        if key not in top:
+            raise PlanError(f"{source}: missing table [{key}]" if key != "attack" else f"{source}: no [[attack]] given")
+
+    model_table = dict(top["model"])
+    if ":" in str(model_table.get("name", "")):  # module:callable, the user's own
+        model_table = {**model_table, "name": "own", "target": model_table["name"]}
+    settings = {
+        name: configure(cls, top.get(name, {}), f"{source} [{name}]")
+        for name, cls in (
+            ("population", PopulationPlan),
+            ("federation", FederationPlan),
+            ("record", RecordPlan),
+            ("audit", AuditPlan),
+        )
+    }
+    audit = settings["audit"]
+    assert isinstance(audit, AuditPlan)
+    dataset = component("dataset", top["dataset"], f"{source} [dataset]")
+    model = component("model", model_table, f"{source} [model]")
+    attacks = tuple(component("attack", t, f"{source} [[attack]] {i}") for i, t in enumerate(top["attack"], 1))
+    if not attacks:
+        raise PlanError(f"{source}: no [[attack]] given")
+    defences = tuple(alternative(t, f"{source} [[defence]] {i}") for i, t in enumerate(top.get("defence", []), 1))
+    adversaries = tuple(named("adversary", name, f"{source} [audit] adversaries") for name in audit.adversaries)
+    for attack in attacks:
+        for adversary in adversaries:
+            playable(attack, adversary, source)
+    refuse_twice([plain(a) for a in attacks], f"{source} [[attack]]")
+    refuse_twice([[plain(d) for d in a] for a in defences], f"{source} [[defence]]")
+    refuse_twice(list(top.get("seeds", ())), f"{source}: seeds")
+    resolved = {
+        "title": top.get("title", source),
+        "story": top.get("story", ""),
+        "seeds": list(top.get("seeds", (0,))),
+        "dataset": plain(dataset),
+        "population": plain(settings["population"]),
+        "model": plain(model),
+        "federation": plain(settings["federation"]),
+        "record": plain(settings["record"]),
+        "audit": plain(audit),
+        "attack": [plain(a) for a in attacks],
+        "defence": [[plain(d) for d in a] for a in defences],
+        "limits": limits(top.get("limits", {}), f"{source} [limits]"),
+    }
+    return Plan(
+        title=resolved["title"],
+        story=resolved["story"],
+        seeds=tuple(resolved["seeds"]),
+        dataset=dataset,
+        model=model,
+        attacks=attacks,
+        adversaries=adversaries,
+        defences=defences,
+        limits=resolved["limits"],
+        text=text,
+        resolved=resolved,
+        **settings,  # type: ignore[arg-type]
+    )
+
+
+def named(kind: registry.Kind, name: Any, where: str) -> Any:
+    """Look a name up, with the place in the plan in the error."""
+    if not isinstance(name, str):
+        raise PlanError(f"{where}: missing key 'name'; known: {', '.join(registry.names(kind))}")
+    try:
+        return registry.load(kind, name)
+    except PlanError as error:
+        raise PlanError(f"{where}: {error}") from error
+
+
+def component(kind: registry.Kind, table: Any, where: str) -> Any:
+    """Build a registered thing from its table: `name` chooses it, the other keys are its settings."""
+    if not isinstance(table, Mapping):
+        raise PlanError(f"{where}: expected a table with a name")
+    cls = named(kind, table.get("name"), where)
+    return configure(cls, {key: value for key, value in table.items() if key != "name"}, where)
+
+
+def alternative(table: Any, where: str) -> tuple[Any, ...]:
+    """One [[defence]]: a defence, and with `also = [{name = ...}]` others at the same time."""
+    if not isinstance(table, Mapping):
+        raise PlanError(f"{where}: expected a table with a name")
+    also = table.get("also", [])
+    if not isinstance(also, list):
+        raise PlanError(f"{where} also: expected a list of tables with a name")
+    first = component("defence", {key: value for key, value in table.items() if key != "also"}, where)
+    return (first, *(component("defence", t, f"{where} also {i}") for i, t in enumerate(also, 1)))
+
+
+def playable(attack: Any, adversary: Any, source: str) -> None:
+    """Refuse an attack that its adversary cannot play, and say who could."""
+    if attack.needs in adversary.sights and attack.powers in adversary.powers:
+        return
+    lacking = [words(attack.needs & ~adversary.sights)] if attack.needs not in adversary.sights else []
+    lacking += (
+        [f"the power to {words(attack.powers & ~adversary.powers)}"] if attack.powers not in adversary.powers else []
+    )
+    able = [
+        name
+        for name in registry.names("adversary")
+        if attack.needs in (other := registry.load("adversary", name)).sights and attack.powers in other.powers
+    ]
+    raise PlanError(
+        f"{source} [audit]: attack '{attack.name}' needs {words(attack.needs)}; adversary '{adversary.name}' lacks "
+        f"{' and '.join(lacking)}. Choose one that has it: {', '.join(able) or 'none'} (fedleak list --matrix)"
+    )
+
+
+def limits(table: Mapping[str, Any], where: str) -> dict[str, float]:
+    """Limits by metric: shares between 0 and 1 that no interval's lower end may exceed."""
+    share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+    for key in table:
+        if key not in METRICS:
+            raise PlanError(f"{where}: unknown metric '{key}'{did_you_mean(key, METRICS)}")
+    return {key: convert(value, share, f"{where} {key}") for key, value in table.items()}
+
+
+def refuse_twice(items: Sequence[Any], where: str) -> None:
+    """Refuse a repeated entry: its results would be written over each other."""
+    for i, item in enumerate(items):
+        if item in items[:i]:
+            raise PlanError(f"{where}: entry {i + 1} repeats entry {items.index(item) + 1}")

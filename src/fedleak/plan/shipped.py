@@ -1,0 +1,32 @@
+"""The plans that come with Fedleak, found by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fedleak.errors import PlanError, did_you_mean
+
+__all__ = ["folder", "names", "find"]
+
+
+def folder() -> Path:
+    """Where the shipped plans lie: inside an installed package, or at the root of a source tree."""
+    package = Path(__file__).resolve().parents[1]
+    installed = package / "plans"
+    return installed if installed.is_dir() else package.parents[1] / "plans"
+
+
+def names() -> list[str]:
+    """Names of the shipped plans, for instance `demo`."""
+    root = folder()
+    return sorted(str(path.relative_to(root).with_suffix("")) for path in root.rglob("*.toml"))
+
+
+def find(plan: str) -> Path:
+    """A plan's path: a file if there is one, otherwise a shipped plan of that name."""
+    path = Path(plan)
+    if path.suffix == ".toml" or path.is_file():
+        return path
+    if plan in names():
+        return folder() / f"{plan}.toml"
+    raise PlanError(f"{plan}: neither a file nor a shipped plan{did_you_mean(plan, names())}")
