@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from msgspec import Meta
 
+from fedleak.attacks.deanonymize.one_layer import OneLayer
 from fedleak.attacks.features import features, spread, unit
-from fedleak.core import FloatArray, Power, Sight, Task
+from fedleak.core import FloatArray
 from fedleak.games.identify import Questions
 from fedleak.trace.prior import Prior
 from fedleak.views.view import View
@@ -18,17 +18,11 @@ __all__ = ["Centroid"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Centroid:
+class Centroid(OneLayer):
     """Compare an update with the mean labelled update of each person; nothing is trained."""
 
     name: ClassVar[str] = "reid-centroid"
     summary: ClassVar[str] = "an update is compared with each person's average update"
-    game: ClassVar[str] = "identify"
-    needs: ClassVar[Sight] = Sight.UPDATES
-    powers: ClassVar[Power] = Power.NONE
-    tasks: ClassVar[tuple[Task, ...]] = tuple(Task)
-
-    layer: Annotated[str, Meta(description="which layer of the update to look at; `last` is the output layer")] = "last"
 
     def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
         """Score every option by the cosine between the update and the option's mean."""

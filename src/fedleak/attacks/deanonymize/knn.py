@@ -8,8 +8,9 @@ from typing import Annotated, ClassVar
 import numpy as np
 from msgspec import Meta
 
+from fedleak.attacks.deanonymize.one_layer import OneLayer
 from fedleak.attacks.features import features
-from fedleak.core import FloatArray, Power, Sight, Task
+from fedleak.core import FloatArray
 from fedleak.games.identify import Questions
 from fedleak.trace.prior import Prior
 from fedleak.views.view import View
@@ -18,17 +19,12 @@ __all__ = ["NearestNeighbours"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class NearestNeighbours:
+class NearestNeighbours(OneLayer):
     """Name the sender of an update by a vote of its nearest labelled updates (Orekondy et al., 2020, Table 3)."""
 
     name: ClassVar[str] = "reid-knn"
     summary: ClassVar[str] = "the most similar labelled updates vote on who sent this one"
-    game: ClassVar[str] = "identify"
-    needs: ClassVar[Sight] = Sight.UPDATES
-    powers: ClassVar[Power] = Power.NONE
-    tasks: ClassVar[tuple[Task, ...]] = tuple(Task)
 
-    layer: Annotated[str, Meta(description="which layer of the update to look at; `last` is the output layer")] = "last"
     k: Annotated[int, Meta(ge=1, description="how many neighbours vote")] = 10
 
     def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:

@@ -10,8 +10,9 @@ import torch
 from msgspec import Meta
 from torch.nn import functional
 
+from fedleak.attacks.deanonymize.one_layer import OneLayer
 from fedleak.attacks.features import features, spread
-from fedleak.core import FloatArray, Power, Sight, Task
+from fedleak.core import FloatArray
 from fedleak.games.identify import Questions
 from fedleak.trace.prior import Prior
 from fedleak.views.view import View
@@ -20,17 +21,12 @@ __all__ = ["Mlp"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mlp:
+class Mlp(OneLayer):
     """Train a network with one hidden layer on the shadow devices' updates (Orekondy et al., 2020, section 4.3)."""
 
     name: ClassVar[str] = "reid-mlp"
     summary: ClassVar[str] = "a small neural network learns what each person's updates look like"
-    game: ClassVar[str] = "identify"
-    needs: ClassVar[Sight] = Sight.UPDATES
-    powers: ClassVar[Power] = Power.NONE
-    tasks: ClassVar[tuple[Task, ...]] = tuple(Task)
 
-    layer: Annotated[str, Meta(description="which layer of the update to look at; `last` is the output layer")] = "last"
     hidden: Annotated[int, Meta(ge=1, description="units of the hidden layer")] = 128
     dropout: Annotated[float, Meta(ge=0, lt=1, description="share of hidden units dropped while training")] = 0.2
     lr: Annotated[float, Meta(gt=0, description="learning rate of SGD with momentum 0.9")] = 0.01
@@ -43,8 +39,7 @@ class Mlp:
         data = features(view, questions, self.layer)
         classes, target = np.unique(data.who, return_inverse=True)
         known, labels = torch.from_numpy(data.known), torch.from_numpy(target)
-        sizes = (known.shape[1], self.hidden, len(classes))
-        weights = [parameter for shape in zip(sizes, sizes[1:], strict=False) for parameter in dense(*shape, rng)]
+        weights = [*dense(known.shape[1], self.hidden, rng), *dense(self.hidden, len(classes), rng)]
         velocity = [torch.zeros_like(w) for w in weights]
         noise = torch.Generator().manual_seed(int(rng.integers(2**63)))
         step = 0

@@ -9,8 +9,9 @@ import numpy as np
 from msgspec import Meta
 from sklearn.svm import LinearSVC
 
+from fedleak.attacks.deanonymize.one_layer import OneLayer
 from fedleak.attacks.features import features, spread
-from fedleak.core import FloatArray, Power, Sight, Task
+from fedleak.core import FloatArray
 from fedleak.errors import AttackError
 from fedleak.games.identify import Questions
 from fedleak.trace.prior import Prior
@@ -20,17 +21,12 @@ __all__ = ["LinearSvm"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinearSvm:
+class LinearSvm(OneLayer):
     """Separate each person's updates from everyone else's by a hyperplane (Orekondy et al., 2020, Table 3)."""
 
     name: ClassVar[str] = "reid-svm"
     summary: ClassVar[str] = "a linear classifier separates each person's updates from everyone else's"
-    game: ClassVar[str] = "identify"
-    needs: ClassVar[Sight] = Sight.UPDATES
-    powers: ClassVar[Power] = Power.NONE
-    tasks: ClassVar[tuple[Task, ...]] = tuple(Task)
 
-    layer: Annotated[str, Meta(description="which layer of the update to look at; `last` is the output layer")] = "last"
     cost: Annotated[float, Meta(gt=0, description="price of an update on the wrong side (C)")] = 1.0
 
     def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:

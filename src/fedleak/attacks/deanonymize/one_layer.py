@@ -1,0 +1,24 @@
+"""What the re-identification attacks have in common: they look at one layer of individual updates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
+
+from fedleak.core import Power, Sight, Task
+
+__all__ = ["OneLayer"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneLayer:
+    """Needs, game and layer of an attack on individual updates."""
+
+    game: ClassVar[str] = "identify"
+    needs: ClassVar[Sight] = Sight.UPDATES
+    powers: ClassVar[Power] = Power.NONE
+    tasks: ClassVar[tuple[Task, ...]] = tuple(Task)
+
+    layer: Annotated[str, Meta(description="which layer of the update to look at; `last` is the output layer")] = "last"

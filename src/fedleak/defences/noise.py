@@ -1,0 +1,41 @@
+"""Gaussian noise on the update before it leaves the device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+from msgspec import Meta
+
+from fedleak.core import FloatArray, Params
+from fedleak.federation.hooks import Defence
+
+__all__ = ["Noise"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Noise(Defence):
+    """Add zero-centred Gaussian noise to every update (Orekondy et al., 2020, section 7.2).
+
+    There is no clipping, so this gives no differential privacy and states no epsilon.
+    """
+
+    name: ClassVar[str] = "noise"
+    summary: ClassVar[str] = "each device adds random noise to its update before sending it"
+
+    sigma: Annotated[float, Meta(gt=0, description="standard deviation of the noise")]
+    relative: Annotated[
+        bool, Meta(description="measure sigma in units of each layer's root mean square, instead of absolutely")
+    ] = False
+
+    def on_update(self, update: Params, rng: np.random.Generator) -> Params:
+        """Draw the layers' noise in the order of the layers, so that the same device draws the same noise."""
+        return {layer: values + self.draw(values, rng) for layer, values in update.items()}
+
+    def draw(self, values: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """Noise of the shape of one layer."""
+        scale = (
+            self.sigma * float(np.sqrt(np.mean(np.square(values, dtype=np.float64)))) if self.relative else self.sigma
+        )
+        return rng.standard_normal(values.shape, dtype=np.float32) * np.float32(scale)

@@ -1,0 +1,98 @@
+"""Metrics of the identify game, as a table of options against users.
+
+Every metric is kept as a table whose entry [o, u] says how well the claims would score if option o were the right
+answer for user u. The diagonal is the score; any other assignment of options to users is a permutation of identities,
+so the chance level costs no second look at the claims.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import rankdata
+
+from fedleak.core import FloatArray, IntArray
+from fedleak.errors import AttackError
+
+__all__ = ["Tally", "average_precision", "top", "derangement"]
+
+Table = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How one metric comes out for every pairing of an option with a user."""
+
+    table: Table  # (options, users)
+    weights: npt.NDArray[np.float64]  # of each user in the mean; 0 for users who sent no update
+
+    @property
+    def per_user(self) -> npt.NDArray[np.float64]:
+        """The metric of each user with the right answer."""
+        return self.table.diagonal()
+
+    @property
+    def value(self) -> float:
+        """The weighted mean over users."""
+        return float(np.average(self.per_user, weights=self.weights))
+
+    def null(self, permutations: int, rng: np.random.Generator) -> npt.NDArray[np.float64]:
+        """The metric with identities permuted, once per permutation.
+
+        1/U is not the chance level of average precision: updates of one user rank together whoever they are taken
+        for, which raises it. A permutation that leaves somebody in place would keep a true pair and raise the null,
+        so only derangements are drawn.
+        """
+        present = np.flatnonzero(self.weights)
+        if len(present) < 2:
+            raise AttackError(
+                "fewer than two people sent an update, so identities cannot be permuted; train more rounds"
+            )
+        weights = self.weights[present]
+        values = np.empty(permutations)
+        for i in range(permutations):
+            values[i] = np.average(self.table[present[derangement(len(present), rng)], present], weights=weights)
+        return values
+
+
+def derangement(n: int, rng: np.random.Generator) -> IntArray:
+    """A permutation that leaves nothing in place, uniform among those (by rejection: 1 in e is accepted)."""
+    while True:
+        order = rng.permutation(n)
+        if not (order == np.arange(n)).any():
+            return order
+
+
+def average_precision(claims: FloatArray, right: IntArray) -> Tally:
+    """Average precision of each user: rank all updates by the claim about that user (Orekondy et al., 2020).
+
+    Equal claims share a threshold, as in scikit-learn's average_precision_score.
+    """
+    options = claims.shape[1]
+    rank = rankdata(-claims.astype(np.float64), method="max", axis=0)  # how many claims are at least as high
+    table = np.zeros((options, options))
+    counts = np.bincount(right, minlength=options)
+    for user in np.flatnonzero(counts):
+        ranks = np.sort(rank[right == user], axis=0)
+        found = np.broadcast_to(np.arange(1, len(ranks) + 1)[:, None], ranks.shape).copy()
+        for i in range(len(ranks) - 2, -1, -1):
+            found[i] = np.where(ranks[i] == ranks[i + 1], found[i + 1], found[i])
+        table[:, user] = (found / ranks).mean(axis=0)
+    return Tally(table, (counts > 0).astype(np.float64))
+
+
+def top(claims: FloatArray, right: IntArray, k: int) -> Tally:
+    """Share of each user's updates for which the user is among the k highest claims.
+
+    Ties are broken at random in expectation, so that an attack gains nothing by answering everything alike.
+    """
+    options = claims.shape[1]
+    above = rankdata(-claims, method="min", axis=1) - 1
+    tied = rankdata(-claims, method="max", axis=1) - above
+    hit = np.clip((k - above) / tied, 0, 1)
+    counts = np.bincount(right, minlength=options)
+    table = np.zeros((options, options))
+    np.add.at(table.T, right, hit)
+    return Tally(table / np.maximum(counts, 1), counts.astype(np.float64))
