@@ -23,7 +23,7 @@ class Examples:
     time: npt.NDArray[np.float64] | None = None  # days since 1970; NaN where unknown
     album: npt.NDArray[np.int64] | None = None  # examples taken on one occasion
     document: npt.NDArray[np.int64] | None = None  # sentences of one document never lie on both sides of a split
-    fingerprint: npt.NDArray[np.uint64] | None = None  # hash of the raw content, to find copies
+    fingerprint: npt.NDArray[np.uint64] | None = None  # of the raw content, to find copies: (rows, bands)
 
     def __len__(self) -> int:
         return len(self.x)

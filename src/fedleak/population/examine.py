@@ -1,0 +1,213 @@
+"""What is wrong with a population before anyone trains on it: twins, unusable times, too few examples.
+
+Real corpora have people with several accounts. Such twins cap what any attack can reach and put a victim's private data
+into a twin's prior, so an audit that does not look for them reports a wrong number.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fedleak.core import UserId
+from fedleak.errors import DataError
+from fedleak.plan.plan import PopulationPlan
+from fedleak.population import fingerprint
+from fedleak.population.population import Examples, User
+
+__all__ = ["Finding", "Examined", "examine", "twin_groups", "usable_times"]
+
+_TWIN_SHARE = 0.5  # of the smaller user's examples
+_COMMON = 50  # what more users than this hold is common property (a chain letter, an empty post), not a sign of twins
+_NAMED = 8  # users or groups that a text names before it says "and more"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something that the examination found, and what was done about it."""
+
+    kind: str  # twins, few, untimed, overlap, background
+    count: int
+    action: str  # merge, drop, keep
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examined:
+    """The users who remain, and what was found."""
+
+    users: tuple[User, ...]
+    findings: tuple[Finding, ...]
+    twins: frozenset[UserId]  # users of `users` who still have a twin among them
+    untimed: frozenset[UserId]  # users of `users` whose times say nothing
+
+
+def examine(users: Sequence[User], plan: PopulationPlan) -> Examined:
+    """Look for twins, users without usable times and users with too few examples, and act as the plan says."""
+    findings: list[Finding] = []
+    users, twins = _act_on_twins(tuple(users), plan, findings)
+    untimed: frozenset[UserId] = frozenset()
+    if plan.prior == "chrono":
+        users, untimed = _act_on_times(users, plan, findings)
+    users = _act_on_few(users, plan, findings)
+    left = frozenset(user.id for user in users)
+    return Examined(users=users, findings=tuple(findings), twins=twins & left, untimed=untimed & left)
+
+
+def few(names: Sequence[UserId], plan: PopulationPlan, why: str) -> Finding:
+    """Report users with too little data, or stop if the plan says so."""
+    text = f"{len(names)} user(s) with {why}: {_list(names)}"
+    if plan.few == "stop":
+        raise DataError(f"{text}. Remove them from the data, lower min_examples, or set few = 'drop' in [population].")
+    return Finding(kind="few", count=len(names), action="drop", text=f"{text}; left out.")
+
+
+def _list(names: Iterable[str]) -> str:
+    listed = list(names)
+    more = f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else ""
+    return ", ".join(listed[:_NAMED]) + more
+
+
+def _act_on_few(users: tuple[User, ...], plan: PopulationPlan, findings: list[Finding]) -> tuple[User, ...]:
+    small = [user.id for user in users if len(user.examples) < plan.min_examples]
+    if small:
+        findings.append(few(small, plan, f"fewer than {plan.min_examples} examples"))
+    return tuple(user for user in users if len(user.examples) >= plan.min_examples)
+
+
+def usable_times(examples: Examples) -> bool:
+    """Whether times can tell older from newer examples.
+
+    Where more than half of them fall on one day, that day is usually when the data was collected.
+    """
+    if examples.time is None or not len(examples):
+        return False
+    days = np.floor(examples.time[~np.isnan(examples.time)])
+    if 2 * len(days) < len(examples):
+        return False
+    counts = np.unique(days, return_counts=True)[1]
+    return len(counts) > 1 and 2 * int(counts.max()) <= len(examples)
+
+
+def _act_on_times(
+    users: tuple[User, ...], plan: PopulationPlan, findings: list[Finding]
+) -> tuple[tuple[User, ...], frozenset[UserId]]:
+    untimed = [user.id for user in users if len(user.examples) and not usable_times(user.examples)]
+    if untimed:
+        done = "left out" if plan.untimed == "drop" else "kept, and divided in the order of the data"
+        text = f"{len(untimed)} user(s) without usable times (unknown, or mostly one day): {_list(untimed)}; {done}."
+        findings.append(Finding(kind="untimed", count=len(untimed), action=plan.untimed, text=text))
+    without = frozenset(untimed)
+    kept, rows = [], 0
+    for user in users:
+        if user.id in without:
+            if plan.untimed == "keep":
+                kept.append(user)
+            continue
+        time = user.examples.time
+        known = ~np.isnan(time) if time is not None else np.zeros(0, dtype=np.bool_)
+        rows += int((~known).sum())
+        kept.append(user if known.all() else replace(user, examples=user.examples.take(known)))
+    if rows:
+        text = f"{rows} example(s) without a time, of users who otherwise have them; left out."
+        findings.append(Finding(kind="untimed", count=rows, action="drop", text=text))
+    return tuple(kept), without
+
+
+def twin_groups(users: Sequence[User]) -> tuple[tuple[int, ...], ...]:
+    """Find users (by index) more than half of whose examples another user holds too.
+
+    The half is of the user with fewer examples: an account that was copied early is a twin of the one that went on.
+    """
+    parent = list(range(len(users)))
+
+    def root(i: int) -> int:
+        while parent[i] != i:
+            parent[i] = parent[parent[i]]
+            i = parent[i]
+        return i
+
+    prints = [fingerprint.of(user.examples) for user in users]
+    sizes = np.array([len(p) for p in prints])
+
+    # Users with exactly the same content are twins however many they are; this also keeps `_COMMON` from hiding them.
+    same: dict[bytes, int] = {}
+    for i, marks in enumerate(prints):
+        if len(marks):
+            parent[root(i)] = root(same.setdefault(np.unique(marks, axis=0).tobytes(), i))
+
+    for (i, j), count in _in_common(prints).items():
+        if count > _TWIN_SHARE * sizes[i] and sizes[i] <= sizes[j]:
+            parent[root(i)] = root(j)
+
+    members: dict[int, list[int]] = defaultdict(list)
+    for i in range(len(users)):
+        members[root(i)].append(i)
+    return tuple(tuple(group) for group in members.values() if len(group) > 1)
+
+
+def _in_common(prints: Sequence[fingerprint.Fingerprints]) -> Counter[tuple[int, int]]:
+    """Count the examples of one user (first) of which another (second) has a copy."""
+    pairs: set[tuple[int, int]] = set()  # (row, other user)
+    owner = np.repeat(np.arange(len(prints)), [len(p) for p in prints])
+    if not len(owner):
+        return Counter()
+    for band in np.concatenate([p for p in prints if len(p)]).T:
+        order = np.argsort(band, kind="stable")
+        starts = np.flatnonzero(np.diff(band[order])) + 1
+        for rows in np.split(order, starts):
+            if len(rows) < 2:
+                continue
+            holders = set(owner[rows].tolist())
+            if 2 <= len(holders) <= _COMMON:
+                pairs.update((row, other) for row in rows.tolist() for other in holders if other != owner[row])
+    return Counter((int(owner[row]), other) for row, other in pairs)
+
+
+def _act_on_twins(
+    users: tuple[User, ...], plan: PopulationPlan, findings: list[Finding]
+) -> tuple[tuple[User, ...], frozenset[UserId]]:
+    found = twin_groups(users)
+    if not found:
+        return users, frozenset()
+    named = _list(" = ".join(users[i].id for i in group) for group in found)
+    count = sum(len(group) for group in found)
+    done = {
+        "drop": "the one with the most examples of each group is kept",
+        "merge": "each group is made one user",
+        "keep": "all are kept, so an attack cannot tell them apart and a twin's prior holds the victim's data",
+    }[plan.twins]
+    text = f"{count} users form {len(found)} group(s) who share most of their examples ({named}); {done}."
+    findings.append(Finding(kind="twins", count=len(found), action=plan.twins, text=text))
+    if plan.twins == "keep":
+        return users, frozenset(users[i].id for group in found for i in group)
+    instead: dict[int, User | None] = {}
+    for group in found:
+        # Most examples first, then the order of the data.
+        ranked = sorted(group, key=lambda i: -len(users[i].examples))
+        instead.update(dict.fromkeys(group))
+        merged = plan.twins == "merge"
+        instead[ranked[0]] = _merge([users[i] for i in ranked]) if merged else users[ranked[0]]
+    kept = (instead.get(i, user) for i, user in enumerate(users))
+    return tuple(user for user in kept if user is not None), frozenset()
+
+
+def _merge(twins: Sequence[User]) -> User:
+    """Make one user of twins: everything of the first, and what the others have beyond it."""
+    first, *others = twins
+    merged = first.examples
+    for other in others:
+        fresh = other.examples.take(~fingerprint.shared(fingerprint.of(other.examples), fingerprint.of(merged)))
+        if not len(fresh):
+            continue
+        # Documents and albums are numbered per user: number the newcomers on.
+        shifted = {
+            name: getattr(fresh, name) + getattr(merged, name).max() - getattr(fresh, name).min() + 1
+            for name in ("document", "album")
+            if getattr(fresh, name) is not None and getattr(merged, name) is not None
+        }
+        merged = Examples.concat([merged, replace(fresh, **shifted)])
+    return replace(first, examples=merged)

@@ -1,0 +1,211 @@
+"""From a data set to the people who take part: examined, drawn, and divided into prior and private data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fedleak.core import Task, UserId, derive
+from fedleak.errors import DataError
+from fedleak.plan.plan import PopulationPlan
+from fedleak.population import examine, fingerprint, priors
+from fedleak.population.examine import Examined, Finding
+from fedleak.population.population import Dataset, Examples, Population, Share, User
+
+__all__ = ["Prepared", "Finding", "prepare"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """Everything about the people that a federation and its audit need."""
+
+    shares: tuple[Share, ...]
+    test: Examples
+    background: Examples | None
+    task: Task
+    outputs: int
+    source: str
+    findings: tuple[Finding, ...]
+    input_shape: tuple[int, ...]
+    outputs_named: tuple[str, ...] = ()
+
+
+def prepare(dataset: Dataset, plan: PopulationPlan, seed: int, *, iid: bool = False) -> Prepared:
+    """Load, examine, draw and divide a population; the same seed gives the same people and the same division.
+
+    With `iid` everyone's examples are pooled and dealt out again: the control in which nothing is personal.
+    """
+    population = dataset.load(seed)
+    _check(population, plan)
+    examined = examine.examine(population.users, plan)
+    candidates, background = _set_aside(population, examined, plan, seed)
+    drawn = _Draw(population, examined, plan, seed)
+    drawn.from_(candidates)
+    shares, findings = drawn.shares, [*examined.findings, *drawn.findings]
+    if background is not None:
+        background = _without_users_content(background, shares, findings)
+    return Prepared(
+        shares=_iid(shares, seed) if iid else shares,
+        test=population.test if population.test is not None else drawn.test(),
+        background=background,
+        task=population.task,
+        outputs=population.outputs,
+        source=population.source,
+        findings=tuple(findings),
+        input_shape=tuple(shares[0].prior.x.shape[1:]),
+        outputs_named=population.outputs_named,
+    )
+
+
+def _check(population: Population, plan: PopulationPlan) -> None:
+    """Refuse data that lacks what the task or the prior needs, before anything is computed."""
+    some = next((user for user in population.users if len(user.examples)), None)
+    if some is None:
+        raise DataError(f"nobody in this data set has any example ({population.source})")
+    priors.require(some.examples, plan.prior, population.source)
+    if population.task is not Task.NEXT_TOKEN:
+        for user in population.users:
+            if user.examples.y is None and len(user.examples):
+                raise DataError(
+                    f"user '{user.id}' has examples without labels, but the task is to {population.task.value}. "
+                    "Give every example a label, or choose a task that needs none."
+                )
+
+
+def _set_aside(
+    population: Population, examined: Examined, plan: PopulationPlan, seed: int
+) -> tuple[tuple[User, ...], Examples | None]:
+    """Turn some users into background data, if the data set brings none and the plan asks for it."""
+    if population.background is not None or not plan.background_users:
+        return examined.users, population.background
+    # A twin of a user who takes part would carry that user's data into the background.
+    free = [i for i, user in enumerate(examined.users) if user.id not in examined.twins]
+    if len(free) < plan.background_users + 2:
+        raise DataError(
+            f"background_users = {plan.background_users} leaves nobody to audit: the data has {len(free)} users "
+            "to choose from. Lower it."
+        )
+    chosen = set(derive(seed, "background").choice(free, size=plan.background_users, replace=False).tolist())
+    background = Examples.concat(examined.users[i].examples for i in sorted(chosen))
+    return tuple(user for i, user in enumerate(examined.users) if i not in chosen), background
+
+
+class _Draw:
+    """Draw users by the seed, skipping those whose data cannot be divided."""
+
+    def __init__(self, population: Population, examined: Examined, plan: PopulationPlan, seed: int) -> None:
+        self.population, self.examined, self.plan, self.seed = population, examined, plan, seed
+        self.shares: tuple[Share, ...] = ()
+        self.findings: list[Finding] = []
+        self._held: dict[UserId, Examples] = {}
+        self._copies = self._copiers = 0
+
+    def from_(self, candidates: Sequence[User]) -> None:
+        wanted = self.plan.users if self.plan.users is not None else len(candidates)
+        found: dict[int, Share] = {}
+        undivided: list[UserId] = []
+        for i in derive(self.seed, "users").permutation(len(candidates)).tolist():
+            if len(found) == wanted:
+                break
+            share = self._divide(candidates[i])
+            if share is None:
+                undivided.append(candidates[i].id)
+            else:
+                found[i] = share
+        if undivided:
+            why = "too little distinct data to have some both in the prior and in private"
+            self.findings.append(examine.few(sorted(undivided), self.plan, why))
+        if len(found) < max(wanted, 2):
+            self._too_few(len(found))
+        if self._copies:
+            text = (
+                f"{self._copies} example(s) of {self._copiers} user(s) had a copy both in the prior and in private; "
+                + ("dropped from the prior." if self.plan.overlap == "drop" else "kept.")
+            )
+            self.findings.append(Finding(kind="overlap", count=self._copies, action=self.plan.overlap, text=text))
+        self.shares = tuple(found[i] for i in sorted(found))
+        chosen = {share.user.id for share in self.shares}
+        self._held = {name: held for name, held in self._held.items() if name in chosen}
+
+    def test(self) -> Examples:
+        """Pool what was held out, in the order of the users."""
+        held = [self._held[share.user.id] for share in self.shares]
+        test = Examples.concat(held)
+        if not len(test):
+            raise DataError(
+                f"test_share = {self.plan.test_share} of these users' examples is nothing, so utility cannot be "
+                "measured. Raise it, or take users with more examples."
+            )
+        return test
+
+    def _divide(self, user: User) -> Share | None:
+        plan, rng = self.plan, derive(self.seed, "divide", user.id)
+        examples = user.examples
+        if plan.examples is not None and len(examples) > plan.examples:
+            # In the order of the data, so that a user without times keeps what order there is.
+            examples = examples.take(np.sort(rng.permutation(len(examples))[: plan.examples]))
+        if self.population.test is None:
+            held = priors.hold_out(
+                examples, plan.test_share, rng, albums=plan.prior == "album", task=self.population.task
+            )
+            self._held[user.id] = examples.take(held)
+            examples = examples.take(~held)
+        known = priors.divide(
+            examples,
+            plan.prior,
+            plan.prior_share,
+            rng,
+            stratify=plan.stratify,
+            untimed=user.id in self.examined.untimed,
+        )
+        if known is None:
+            return None
+        prior, private = examples.take(known), examples.take(~known)
+        copies = fingerprint.shared(fingerprint.of(prior), fingerprint.of(private))
+        if copies.any():
+            if plan.overlap == "drop":
+                prior = prior.take(~copies)
+            if not len(prior):
+                return None
+            self._copies += int(copies.sum())
+            self._copiers += 1
+        return Share(replace(user, examples=Examples.concat([prior, private])), prior, private)
+
+    def _too_few(self, found: int) -> None:
+        total = len(self.population.users)
+        reasons = " ".join(finding.text for finding in (*self.examined.findings, *self.findings))
+        asked = f"users = {self.plan.users}" if self.plan.users is not None else "an audit needs at least 2 users"
+        raise DataError(
+            f"{asked}, but only {found} of the {total} in this data set can take part ({self.population.source}). "
+            f"{reasons or 'No user was left out.'}"
+        )
+
+
+def _without_users_content(background: Examples, shares: Sequence[Share], findings: list[Finding]) -> Examples:
+    """Drop what a user also holds: with background data of the users a defence would hide nothing."""
+    users = np.concatenate([fingerprint.of(share.user.examples) for share in shares])
+    copies = fingerprint.shared(fingerprint.of(background), users)
+    if not copies.any():
+        return background
+    count = int(copies.sum())
+    text = f"{count} background example(s) are copies of a user's; left out of the background."
+    findings.append(Finding(kind="background", count=count, action="drop", text=text))
+    return background.take(~copies)
+
+
+def _iid(shares: Sequence[Share], seed: int) -> tuple[Share, ...]:
+    """Pool everyone's examples and deal them out again at random, keeping the size of every side."""
+    pool = Examples.concat(side for share in shares for side in (share.prior, share.private))
+    # Documents, albums and times belonged to people; here there are none.
+    pool = replace(pool, time=None, album=None, document=None)
+    order = derive(seed, "iid").permutation(len(pool))
+    dealt, start = [], 0
+    for share in shares:
+        middle = start + len(share.prior)
+        end = middle + len(share.private)
+        prior, private = pool.take(order[start:middle]), pool.take(order[middle:end])
+        dealt.append(Share(User(share.user.id, pool.take(order[start:end])), prior, private))
+        start = end
+    return tuple(dealt)
