@@ -56,4 +56,5 @@ def wilson(rate: float, n: int, level: float) -> Interval:
     z = float(stats.norm.ppf((1 + level) / 2))
     centre = (rate + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * np.sqrt(rate * (1 - rate) / n + z * z / (4 * n * n))
-    return Interval(max(0.0, float(centre - half)), min(1.0, float(centre + half)))
+    # The ends are clamped to the rate itself: at 0 and 1 they equal it but for rounding.
+    return Interval(min(rate, max(0.0, float(centre - half))), max(rate, min(1.0, float(centre + half))))
