@@ -1,0 +1,96 @@
+"""Which examples each client trains on at each step, for clients of different sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from fedleak.core import IntArray
+from fedleak.errors import DataError
+from fedleak.population.population import Examples
+
+__all__ = ["Pool", "Schedule", "steps_of", "schedule"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The data of all devices in one piece, so that a step over many clients gathers its examples at once."""
+
+    x: torch.Tensor
+    y: torch.Tensor | None
+    starts: IntArray
+    sizes: IntArray
+
+    @staticmethod
+    def of(parts: Sequence[Examples], names: Sequence[str]) -> Pool:
+        """Put the devices' examples one after another; `names` are for messages."""
+        for part, name in zip(parts, names, strict=True):
+            if not len(part):
+                raise DataError(f"device {name} has no examples to train on; leave its user out")
+        sizes = np.array([len(part) for part in parts], dtype=np.int64)
+        x = np.concatenate([part.x for part in parts])
+        labels = [part.y for part in parts if part.y is not None]
+        if labels and len(labels) < len(parts):
+            missing = next(name for part, name in zip(parts, names, strict=True) if part.y is None)
+            raise DataError(f"device {missing} has examples without labels while others have them")
+        y = np.concatenate(labels) if labels else None
+        return Pool(
+            torch.from_numpy(x.astype(np.int64 if np.issubdtype(x.dtype, np.integer) else np.float32, copy=False)),
+            None
+            if y is None
+            else torch.from_numpy(y.astype(np.int64 if np.issubdtype(y.dtype, np.integer) else np.float32, copy=False)),
+            np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64),
+            sizes,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """The batches of clients that are trained together, most steps first: a prefix of them is at work at any step."""
+
+    rows: torch.Tensor  # (steps, clients, batch) rows of the pool
+    share: torch.Tensor  # (steps, clients, batch) weight of each row in its client's mean; 0 where it only fills
+    active: tuple[int, ...]  # per step, how many clients are still at work
+    width: tuple[int, ...]  # per step, the largest batch among them
+
+
+def steps_of(size: int, batch: int, epochs: int) -> int:
+    """How many local steps a client takes; the last batch of a pass may be smaller.
+
+    >>> steps_of(25, 10, 2)
+    6
+    """
+    return epochs * -(-size // batch)
+
+
+def schedule(
+    pool: Pool, devices: Sequence[int], batch: int, epochs: int, rngs: Sequence[np.random.Generator]
+) -> Schedule:
+    """Draw the order in which each client sees its examples; the devices come with the most steps first."""
+    counts = [steps_of(int(pool.sizes[d]), batch, epochs) for d in devices]
+    rows = np.empty((len(devices), counts[0], batch), dtype=np.int64)
+    sizes = np.zeros((len(devices), counts[0]), dtype=np.int64)
+    for client, (device, rng) in enumerate(zip(devices, rngs, strict=True)):
+        size, start = int(pool.sizes[device]), int(pool.starts[device])
+        per_epoch = counts[client] // epochs
+        # Empty places repeat the client's own first example: its weight is 0, and nobody else's data is touched.
+        order = np.full((epochs, per_epoch * batch), start)
+        for epoch in range(epochs):
+            order[epoch, :size] = rng.permutation(size) + start
+        rows[client, : counts[client]] = order.reshape(-1, batch)
+        filled = np.full(per_epoch, batch)
+        filled[-1] = size - (per_epoch - 1) * batch
+        sizes[client, : counts[client]] = np.tile(filled, epochs)
+    sizes = sizes.T
+    inside = np.arange(batch) < sizes[:, :, None]
+    share = (inside / np.maximum(sizes, 1)[:, :, None]).astype(np.float32)
+    active = (sizes > 0).sum(1)
+    return Schedule(
+        torch.from_numpy(np.ascontiguousarray(rows.transpose(1, 0, 2))),
+        torch.from_numpy(share),
+        tuple(active.tolist()),
+        tuple(sizes.max(1).tolist()),
+    )

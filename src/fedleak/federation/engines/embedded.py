@@ -1,0 +1,132 @@
+"""The embedded engine: trains the selected clients of a round together, in this process.
+
+Clients carry their weights side by side on a leading axis, so a local step costs one operation for a group of clients
+instead of one for each; the gradient of the sum of their mean losses is, client by client, the gradient of each mean.
+Groups are formed by a rule that does not know how many threads there are, and every operation runs on one thread, so
+that the numbers are the same to the last bit however many workers share the groups.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import torch
+
+from fedleak.core import Params, Task
+from fedleak.federation.engines.batches import Pool, schedule, steps_of
+from fedleak.federation.engines.optim import Adam, Sgd, clip
+from fedleak.federation.hooks import Defence
+from fedleak.federation.loss import inputs, total
+from fedleak.federation.model import Model, Tensors
+from fedleak.plan.plan import FederationPlan
+
+__all__ = ["Embedded", "one_thread", "tensors"]
+
+Rngs = Callable[[str, int], np.random.Generator]
+"""(stage, device index) -> the generator of that device in this round."""
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch use one thread per operation, and put its setting back afterwards.
+
+    Several threads add numbers up in another order and so change the last bits. The setting is the process's, which is
+    why it is held only while a round is computed.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+class Embedded:
+    """Runs the local steps of a round's clients, on up to `workers` threads."""
+
+    def __init__(
+        self,
+        model: Model,
+        task: Task,
+        settings: FederationPlan,
+        pool: Pool,
+        defences: Sequence[Defence] = (),
+        workers: int = 1,
+    ) -> None:
+        self.model, self.task, self.settings, self.pool = model, task, settings, pool
+        self.on_step = [d for d in defences if d.overrides("on_step")]
+        self.workers = ThreadPoolExecutor(workers) if workers > 1 else None
+
+    def close(self) -> None:
+        """End the worker threads."""
+        if self.workers is not None:
+            self.workers.shutdown()
+
+    def updates(self, weights: Params, devices: Sequence[int], rngs: Rngs) -> dict[str, torch.Tensor]:
+        """Train each device from these weights; return one row of (after - before) per device and layer."""
+        before = tensors(self.model, weights)
+        rows = {layer.name: torch.empty(len(devices), layer.size) for layer in self.model.layout}
+
+        def compute(places: Sequence[int]) -> None:
+            after = self._train(before, [devices[p] for p in places], rngs)
+            for layer in self.model.layout:
+                for tensor, _ in layer.tensors:
+                    key = f"{layer.name}.{tensor}"
+                    rows[layer.name][list(places), layer.span(tensor)] = (after[key] - before[key]).flatten(1)
+
+        groups = self._groups(devices)
+        if self.workers is None:
+            for places in groups:
+                compute(places)
+        else:
+            list(self.workers.map(compute, groups))
+        return rows
+
+    def _groups(self, devices: Sequence[int]) -> list[list[int]]:
+        """Divide the places evenly into groups that fit the model, longest first, so that few finish early."""
+        steps = [steps_of(int(self.pool.sizes[d]), self.settings.batch, self.settings.epochs) for d in devices]
+        order = sorted(range(len(devices)), key=lambda place: -steps[place])
+        count = math.ceil(len(devices) / self.model.group)
+        return [part.tolist() for part in np.array_split(np.array(order, dtype=np.int64), max(1, count)) if len(part)]
+
+    def _train(self, before: Tensors, devices: Sequence[int], rngs: Rngs) -> Tensors:
+        """The local steps of one group of clients (ClientUpdate in Algorithm 1 of McMahan et al., 2017)."""
+        pool, settings = self.pool, self.settings
+        plan = schedule(pool, devices, settings.batch, settings.epochs, [rngs("batches", d) for d in devices])
+        step_rngs = [[rngs(f"on_step/{n}", d) for d in devices] for n in range(len(self.on_step))]
+        after = {key: w.expand(len(devices), *w.shape[1:]).clone() for key, w in before.items()}
+        optimizer = Adam(settings.lr, list(after.values())) if settings.optimizer == "adam" else Sgd(settings.lr)
+        active = 0
+        for step, (working, width) in enumerate(zip(plan.active, plan.width, strict=True)):
+            if working != active:
+                active = working
+                leaves = {key: w[:active].detach().requires_grad_() for key, w in after.items()}
+            rows = plan.rows[step, :active, :width].reshape(-1)
+            x = pool.x.index_select(0, rows).view(active, width, *pool.x.shape[1:])
+            y = None if pool.y is None else pool.y.index_select(0, rows)
+            outputs = self.model.forward(leaves, inputs(self.task, x))
+            loss = total(self.task, outputs, x, y, plan.share[step, :active, :width])
+            found = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True, materialize_grads=True)
+            with torch.no_grad():
+                if settings.clip is not None:
+                    clip(found, settings.clip)
+                if self.on_step:
+                    gradients: Tensors = dict(zip(leaves, found, strict=True))
+                    for defence, generators in zip(self.on_step, step_rngs, strict=True):
+                        gradients = defence.on_step(gradients, leaves, generators[:active])
+                    found = tuple(gradients[key] for key in leaves)
+                optimizer.step(list(leaves.values()), found)
+        return after
+
+
+def tensors(model: Model, weights: Params) -> Tensors:
+    """Cut flat layers into tensors, each with a client axis of one."""
+    return {
+        f"{layer.name}.{tensor}": torch.from_numpy(weights[layer.name][layer.span(tensor)]).view(1, *shape)
+        for layer in model.layout
+        for tensor, shape in layer.tensors
+    }

@@ -1,0 +1,202 @@
+"""Federated averaging: devices, selection, the server's step, and the record of each round.
+
+Algorithm 1 of Orekondy et al. (Gradient-Leaks, 2020), which is FedAvg (McMahan et al., 2017): each round the server
+sends its model to a random share of the devices, each trains it on its own data, and the server moves by the mean of
+what they send back, weighted by how many examples each has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from fedleak.core import IntArray, Params, UserId, derive
+from fedleak.errors import TrainingError
+from fedleak.federation.engines.batches import Pool
+from fedleak.federation.engines.embedded import Embedded, one_thread
+from fedleak.federation.hooks import Defence
+from fedleak.federation.loss import task_of
+from fedleak.federation.model import Model
+from fedleak.plan.plan import FederationPlan
+from fedleak.population.population import Examples, Share
+
+__all__ = ["Device", "Round", "devices", "defended", "initial", "train"]
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device in the federation: a pseudonym, and data that belongs to one user."""
+
+    id: str
+    user: UserId
+    shadow: int  # -1: an anonymous device; otherwise the candidate whose prior data the adversary put here
+    data: Examples
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """Everything that happened in one round; what of it an adversary sees is decided elsewhere."""
+
+    number: int  # from 1
+    participants: IntArray  # device indices, in an order that means nothing
+    sizes: IntArray  # how many examples each of them trained on
+    updates: Params  # layer -> (participants, size), as the server receives them
+    aggregate: Params  # the weighted mean, by which the server moves
+    weights: Params  # the global model after the round
+    dropped: tuple[tuple[str, str], ...] = ()  # (device id, why its update was left out)
+
+
+def devices(shares: Sequence[Share], seed: int) -> tuple[Device, ...]:
+    """Give each user an anonymous device with their private data and a shadow device with their prior data.
+
+    All of them train together, as in the paper. Pseudonyms and order are drawn anew, so that neither says whose
+    device it is.
+    """
+    rng = derive(seed, "devices")
+    count = 2 * len(shares)
+    names = [f"d-{number:06x}" for number in rng.choice(16**6, count, replace=False)]
+    found = []
+    for name, place in zip(names, rng.permutation(count).tolist(), strict=True):
+        candidate, is_shadow = divmod(place, 2)
+        share = shares[candidate]
+        found.append(
+            Device(name, share.user.id, candidate, share.prior)
+            if is_shadow
+            else Device(name, share.user.id, -1, share.private)
+        )
+    return tuple(found)
+
+
+def defended(model: Model, defences: Sequence[Defence]) -> Model:
+    """The model that the devices train: the plan's, as the defences change it."""
+    for defence in defences:
+        model = defence.on_model(model)
+    return model
+
+
+def initial(model: Model, seed: int) -> Params:
+    """The weights that the first round starts from."""
+    return model.init(derive(seed, "weights"))
+
+
+def train(
+    model: Model,
+    devices: Sequence[Device],
+    settings: FederationPlan,
+    defences: Sequence[Defence],
+    background: Examples | None,
+    seed: int,
+    *,
+    start: int = 0,
+    weights: Params | None = None,
+    workers: int = 1,
+) -> Iterator[Round]:
+    """Yield the rounds after `start`, which left these weights.
+
+    Every draw is named by round and device, so a resumed run and a run on more workers yield the same bytes.
+    `model` is the plan's: on_model is applied here.
+    """
+    if start and weights is None:
+        raise ValueError("a run resumes from the weights of the round it stopped after")
+    model = defended(model, defences)
+    now = initial(model, seed) if weights is None else weights
+    data = [_guarded(device, defences, background, seed) for device in devices]
+    engine = Embedded(model, task_of(data[0]), settings, Pool.of(data, [d.id for d in devices]), defences, workers)
+    sizes = engine.pool.sizes
+    try:
+        for number in range(start + 1, settings.rounds + 1):
+            selected = _select(len(devices), settings.fraction, defences, number, seed)
+            with one_thread():
+                rows = engine.updates(
+                    now,
+                    selected,
+                    lambda stage, d, n=number: derive(seed, stage, n, devices[d].id),  # type: ignore[misc]
+                )
+                rows = _sent(rows, [devices[d].id for d in selected], defences, number, seed)
+                kept, dropped = _finite(rows, [devices[d].id for d in selected], settings, number)
+                participants = np.array(selected, dtype=np.int64)[kept]
+                received: Params = {name: row.numpy()[kept] if dropped else row.numpy() for name, row in rows.items()}
+                for place, defence in enumerate(defences):
+                    if defence.overrides("on_channel"):
+                        received = defence.on_channel(received, derive(seed, "on_channel", place, number))
+                aggregate = _mean(received, sizes[participants], settings)
+            now = {name: now[name] + aggregate[name] for name in now}
+            yield Round(
+                number=number,
+                participants=participants,
+                sizes=sizes[participants],
+                updates=received,
+                aggregate=aggregate,
+                weights=now,
+                dropped=dropped,
+            )
+    finally:
+        engine.close()
+
+
+def _guarded(device: Device, defences: Sequence[Defence], background: Examples | None, seed: int) -> Examples:
+    data = device.data
+    for place, defence in enumerate(defences):
+        if defence.overrides("on_data"):
+            data = defence.on_data(data, background, derive(seed, "on_data", place, device.id))
+    return data
+
+
+def _select(count: int, fraction: float, defences: Sequence[Defence], number: int, seed: int) -> list[int]:
+    """Draw M = max(1, floor(C K)) devices; the tiny term forgives products such as 0.29 * 100 = 28.999..."""
+    wanted = max(1, int(fraction * count + 1e-9))
+    selected: Sequence[int] = derive(seed, "select", number).choice(count, wanted, replace=False).tolist()
+    for place, defence in enumerate(defences):
+        if defence.overrides("on_participation"):
+            rng = derive(seed, "on_participation", place, number)
+            selected = defence.on_participation(selected, number, rng)
+    return list(selected)
+
+
+def _sent(
+    rows: dict[str, torch.Tensor], ids: Sequence[str], defences: Sequence[Defence], number: int, seed: int
+) -> dict[str, torch.Tensor]:
+    """Apply what defences do to each update on its device."""
+    for place, defence in enumerate(defences):
+        if defence.overrides("on_update"):
+            for row, device in enumerate(ids):
+                update: Params = {name: values[row].numpy() for name, values in rows.items()}
+                changed = defence.on_update(update, derive(seed, "on_update", place, number, device))
+                for name, values in rows.items():
+                    values[row] = torch.from_numpy(np.asarray(changed[name], dtype=np.float32))
+    return rows
+
+
+def _finite(
+    rows: dict[str, torch.Tensor], ids: Sequence[str], settings: FederationPlan, number: int
+) -> tuple[np.ndarray[tuple[int], np.dtype[np.bool_]], tuple[tuple[str, str], ...]]:
+    """Find updates with NaN or infinity, which would destroy everyone's model; stop or leave them out."""
+    kept = np.ones(len(ids), dtype=np.bool_)
+    reasons = []
+    for row, device in enumerate(ids):
+        broken = [name for name, values in rows.items() if not bool(values[row].isfinite().all())]
+        if not broken:
+            continue
+        what = f"NaN or infinity in {', '.join(broken)}"
+        if settings.on_nan == "stop":
+            raise TrainingError(
+                f"round {number}: device {device} sent {what}.\n"
+                f"  Try a lower lr (now {settings.lr:g}), "
+                + ("a lower clip" if settings.clip else "clip = 1.0")
+                + ', or on_nan = "skip" to go on without such updates   ([federation] in the plan)'
+            )
+        kept[row] = False
+        reasons.append((device, what))
+    return kept, tuple(reasons)
+
+
+def _mean(updates: Params, sizes: IntArray, settings: FederationPlan) -> Params:
+    """Weigh the updates; nobody left means no move."""
+    if not len(sizes):
+        return {name: np.zeros(rows.shape[1], dtype=np.float32) for name, rows in updates.items()}
+    shares = sizes / sizes.sum() if settings.weighting == "examples" else np.full(len(sizes), 1 / len(sizes))
+    weights = torch.from_numpy(shares.astype(np.float32))
+    return {name: (weights @ torch.from_numpy(np.ascontiguousarray(rows))).numpy() for name, rows in updates.items()}

@@ -1,0 +1,136 @@
+"""A user's own model: any callable that takes a Signature and returns a torch.nn.Module."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import nn
+from torch.func import functional_call
+
+from fedleak.core import Layer, Layout, Params, Task
+from fedleak.errors import PlanError
+from fedleak.federation.model import Model, Signature, Tensors
+
+__all__ = ["Own", "own"]
+
+
+def own(make: Callable[[Signature], nn.Module]) -> Own:
+    """Wrap what a plan names as `module:callable`."""
+    if not callable(make):
+        raise PlanError(f"a model of your own must be a callable that takes a Signature; {make!r} is not callable")
+    return Own(make)
+
+
+@dataclass(frozen=True)
+class Own:
+    """Makes a federation's model out of a module that knows nothing of federations.
+
+    Its clients are trained one by one: a module in general has no client axis.
+    """
+
+    make: Callable[[Signature], Any]
+
+    name: ClassVar[str] = "own"
+    tasks: ClassVar[tuple[Task, ...]] = tuple(Task)
+
+    def build(self, signature: Signature) -> Model:
+        """One layer per submodule that owns trained parameters, in the module's order, named by its path."""
+        return _Own(self.make, signature)
+
+
+class _Own:
+    group = 1
+
+    def __init__(self, make: Callable[[Signature], Any], signature: Signature) -> None:
+        self._make, self._signature = make, signature
+        self._module = self._fresh(0)
+        self._local = threading.local()
+        layers: dict[str, list[tuple[str, tuple[int, ...]]]] = {}
+        for path, value in _trained(self._module).items():
+            owner, _, tensor = path.rpartition(".")
+            layers.setdefault(owner or "model", []).append((tensor, tuple(value.shape)))
+        if not layers:
+            raise PlanError(f"{self._what} has no parameters to train")
+        self.layout: Layout = tuple(Layer(name, tuple(tensors)) for name, tensors in layers.items())
+        self._try()
+
+    @property
+    def _what(self) -> str:
+        return f"your model '{getattr(self._make, '__qualname__', repr(self._make))}'"
+
+    def _fresh(self, seed: int) -> nn.Module:
+        """Call the user's code with torch's global generator seeded, and put the generator back."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            module = self._make(self._signature)
+        if not isinstance(module, nn.Module):
+            raise PlanError(f"{self._what} must return a torch.nn.Module; it returned {type(module).__name__}")
+        return module.float().train()
+
+    def init(self, rng: np.random.Generator) -> Params:
+        """Let the module initialise itself, from a seed that is drawn here."""
+        values = _trained(self._fresh(int(rng.integers(2**63))))
+        flat: dict[str, list[torch.Tensor]] = {}
+        for path, value in values.items():
+            flat.setdefault(path.rpartition(".")[0] or "model", []).append(value.detach().flatten())
+        return {name: torch.cat(parts).numpy() for name, parts in flat.items()}
+
+    def forward(self, weights: Tensors, x: torch.Tensor) -> torch.Tensor:
+        # Threads may not share a module: functional_call lends it the weights for the time of the call.
+        if not hasattr(self._local, "module"):
+            self._local.module = copy.deepcopy(self._module)
+        named = {key.removeprefix("model.") if self._root(key) else key: w.squeeze(0) for key, w in weights.items()}
+        outputs: torch.Tensor = functional_call(self._local.module, named, (x.squeeze(0),))
+        if self._signature.task is Task.REGRESS:
+            outputs = outputs.reshape(len(outputs), -1)
+        return outputs.unsqueeze(0)
+
+    def _root(self, key: str) -> bool:
+        return key.startswith("model.") and not hasattr(self._module, "model")
+
+    def _try(self) -> None:
+        """Run the module twice on made-up examples: what cannot be trained here shows before the first round."""
+        task, shape, outputs = self._signature.task, self._signature.input_shape, self._signature.outputs
+        generator = torch.Generator().manual_seed(0)
+        if task is Task.NEXT_TOKEN:
+            x = torch.randint(2, max(3, outputs), (3, shape[0] - 1), generator=generator)
+            expected: tuple[int, ...] = (3, shape[0] - 1, outputs)
+        else:
+            x = torch.rand((3, *shape), generator=generator)
+            expected = (3, outputs)
+        buffers = {name: buffer.clone() for name, buffer in self._module.named_buffers()}
+        weights = {path if "." in path else f"model.{path}": w.unsqueeze(0) for path, w in self._values().items()}
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            try:
+                first, second = (self.forward(weights, x.unsqueeze(0)).squeeze(0) for _ in range(2))
+            except (RuntimeError, TypeError, ValueError, IndexError) as error:
+                raise PlanError(f"{self._what} fails on examples of shape {tuple(x.shape[1:])}: {error}") from error
+        if tuple(first.shape) != expected:
+            raise PlanError(f"{self._what} gives outputs of shape {tuple(first.shape)} where {expected} is needed")
+        changed = [
+            name for name, buffer in self._local.module.named_buffers() if not torch.equal(buffer, buffers[name])
+        ]
+        if changed:
+            raise PlanError(
+                f"{self._what} keeps running state in {', '.join(changed)}; clients do not share it, so it cannot be "
+                "averaged. Use GroupNorm or LayerNorm, or BatchNorm with track_running_stats=False"
+            )
+        if not torch.equal(first, second):
+            raise PlanError(
+                f"{self._what} gives different answers to the same input (dropout?); a run could not be repeated. "
+                "Set its probability to 0"
+            )
+
+    def _values(self) -> dict[str, torch.Tensor]:
+        return {path: value.detach() for path, value in _trained(self._module).items()}
+
+
+def _trained(module: nn.Module) -> dict[str, nn.Parameter]:
+    """Parameters that ask for a gradient; frozen ones stay inside the module and are the same on every device."""
+    return {path: value for path, value in module.named_parameters() if value.requires_grad}

@@ -1,0 +1,59 @@
+"""What the models are made of: layers whose weights carry a leading client axis, and their initial values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from fedleak.core import FloatArray, Layer, Layout, Params
+from fedleak.errors import PlanError
+from fedleak.federation.model import Architecture, Signature, Tensors
+
+__all__ = ["linear_layer", "linear", "uniform", "draw", "together", "check_task"]
+
+
+def linear_layer(name: str, inputs: int, outputs: int) -> Layer:
+    """A fully connected layer, with torch's names and shapes."""
+    return Layer(name, (("weight", (outputs, inputs)), ("bias", (outputs,))))
+
+
+def linear(weights: Tensors, name: str, x: torch.Tensor) -> torch.Tensor:
+    """Apply a fully connected layer of each client to its own rows: x (clients, rows, inputs)."""
+    return torch.baddbmm(weights[f"{name}.bias"].unsqueeze(1), x, weights[f"{name}.weight"].transpose(1, 2))
+
+
+def uniform(rng: np.random.Generator, size: int, bound: float) -> FloatArray:
+    """Draw from U(-bound, bound), as torch initialises linear, convolutional and recurrent layers."""
+    return rng.uniform(-bound, bound, size).astype(np.float32)
+
+
+def draw(layout: Layout, fan_in: Sequence[int], rng: np.random.Generator) -> Params:
+    """Draw every layer from U(-1/sqrt(fan_in), 1/sqrt(fan_in)); a fan-in of 0 stands for a unit normal (embeddings)."""
+    return {
+        layer.name: uniform(rng, layer.size, 1 / math.sqrt(fan))
+        if fan
+        else rng.standard_normal(layer.size).astype(np.float32)
+        for layer, fan in zip(layout, fan_in, strict=True)
+    }
+
+
+def together(layout: Layout, budget: int) -> int:
+    """How many clients to compute together: as many as keep their weights within a budget of numbers.
+
+    Grouping saves the fixed cost of every operation, which matters for small models; beyond the processor's cache
+    it only moves memory, and fewer, smaller groups leave work for a second core.
+    """
+    return max(1, min(64, budget // sum(layer.size for layer in layout)))
+
+
+def check_task(architecture: Architecture, signature: Signature) -> None:
+    """Refuse a task that a model is not made for, and name the ones it is."""
+    if signature.task not in architecture.tasks:
+        able = ", ".join(task.value for task in architecture.tasks)
+        raise PlanError(
+            f"model '{architecture.name}' does not fit the task '{signature.task.value}'; it can: {able}"
+            "   (fedleak list models)"
+        )
