@@ -1,0 +1,111 @@
+"""What a trace says about itself before its first round, and the files that follow from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+
+import msgspec
+import numpy as np
+
+from fedleak.core import FloatArray, Layer, Layout, Params, Task
+from fedleak.trace.sealed import seal, unseal
+
+__all__ = ["FORMAT", "VERSION", "Header", "Table", "Per"]
+
+FORMAT = "fedleak-trace"
+VERSION = 1
+
+# Offsets are 64-bit; with this bound on a row, no number of rows that fits on a disk can overflow them.
+_LARGEST_ROW = 1 << 40
+
+Per: TypeAlias = Literal["model", "round", "participant", "note"]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One append-only file of a trace: rows of one kind, all of one size."""
+
+    name: str  # of the file; numbered rather than named by layer, so that no layer name can point elsewhere
+    sight: str  # what somebody who reads it learns: snapshots, aggregates, device, shadow, size, updates, dropped
+    per: Per  # one row for every model (round 0 too), round or participant; notes are lines of any length
+    row: int  # bytes
+
+    def end(self, round_number: int, participants: int, notes: int) -> int:
+        """Where the file ends once a round is complete; the counts run from the start of the trace."""
+        counts = {"model": round_number + 1, "round": round_number, "participant": participants, "note": notes}
+        return counts[self.per] * self.row
+
+
+class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The public part of a run: its model, its settings, and the pseudonyms of its devices.
+
+    Which person a device belongs to is never here; it is in the truth, in a folder of its own. Which devices the
+    adversary runs itself, on data it already knows, is here: it knows its own devices.
+    """
+
+    fingerprint: str  # of the plan and the seed; a folder is only resumed by the plan that began it
+    rounds: Annotated[int, msgspec.Meta(ge=1)]  # how many the finished run has
+    task: Task
+    model: str
+    layout: Layout
+    devices: tuple[str, ...]  # pseudonyms, by device index
+    shadow: tuple[int, ...]  # by device index: which candidate's data the adversary put on it; -1 for everyone else's
+    settings: Mapping[str, Any] = {}  # of the federation, as every participant knows them
+    defences: tuple[Mapping[str, Any], ...] = ()
+    tampering: tuple[Mapping[str, Any], ...] = ()
+    dtype: Literal["float32", "float16"] = "float32"  # of the recorded updates
+    holds_updates: bool = True  # False: the channel let only sums through
+
+    def __post_init__(self) -> None:
+        """Refuse what no run can have written; a header may come from anywhere."""
+        if not self.layout or len(self.layout) > 100_000:
+            raise ValueError(f"a model has 1 to 100,000 layers, not {len(self.layout)}")
+        if len({layer.name for layer in self.layout}) < len(self.layout):
+            raise ValueError("two layers have one name")
+        if any(extent < 0 for layer in self.layout for _, shape in layer.tensors for extent in shape):
+            raise ValueError("a tensor has a negative extent")
+        if any(layer.size < 1 for layer in self.layout) or self.size * 4 > _LARGEST_ROW:
+            raise ValueError(f"a layer is empty, or the model has more than {_LARGEST_ROW // 4} parameters")
+        if len(set(self.devices)) < len(self.devices) or len(self.shadow) != len(self.devices):
+            raise ValueError("every device needs a pseudonym of its own and a shadow index")
+        if any(index < -1 or index >= 1 << 31 for index in self.shadow):
+            raise ValueError("a shadow index is out of range")
+
+    @property
+    def size(self) -> int:
+        """How many numbers the model holds."""
+        return sum(layer.size for layer in self.layout)
+
+    def tables(self) -> tuple[Table, ...]:
+        """The files of the trace, in the order of the checksums in its log."""
+        width = 4 if self.dtype == "float32" else 2
+        layers: tuple[Layer, ...] = self.layout if self.holds_updates else ()
+        return (
+            Table("snapshots.bin", "snapshots", "model", 4 * self.size),
+            Table("aggregates.bin", "aggregates", "round", 4 * self.size),
+            Table("device.bin", "device", "participant", 4),
+            Table("shadow.bin", "shadow", "participant", 4),
+            Table("size.bin", "size", "participant", 4),
+            Table("dropped.jsonl", "dropped", "note", 1),
+            *(
+                Table(f"update-{n:03}.bin", "updates", "participant", width * layer.size)
+                for n, layer in enumerate(layers)
+            ),
+        )
+
+    def split(self, model: FloatArray) -> Params:
+        """Cut a whole model, as the tables hold it, into its layers."""
+        ends = np.cumsum([layer.size for layer in self.layout])[:-1]
+        return {layer.name: part for layer, part in zip(self.layout, np.split(model, ends), strict=True)}
+
+    def save(self, folder: Path) -> None:
+        """Write header.json."""
+        seal(folder / "header.json", FORMAT, VERSION, self)
+
+    @staticmethod
+    def load(folder: Path) -> Header:
+        """Read header.json; a TraceError says whether it is foreign, too new or damaged."""
+        return unseal(folder / "header.json", FORMAT, VERSION, Header)

@@ -1,0 +1,121 @@
+"""The commit log: a round exists once its whole line is here.
+
+    1f0a33c7 {"round":3,"participants":24,"notes":0,"crc":[...]}
+
+The eight digits are the CRC-32 of what follows them. `participants` and `notes` count from the start of the trace, so
+a line fixes where every file ends; `crc` holds the CRC-32 of what the round added to each file. Round 0 is the
+initial model. A line without its end is a round that was interrupted and does not count; a damaged line before that
+is an error.
+"""
+
+from __future__ import annotations
+
+import zlib
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from fedleak.core import IntArray
+from fedleak.errors import TraceError
+from fedleak.trace.files import open_regular
+from fedleak.trace.header import Table
+
+__all__ = ["LOG", "Commit", "Log"]
+
+LOG = "log"
+
+# With rows of at most 2**40 bytes a larger count would overflow an offset; no disk holds as many anyway.
+_MOST = 1 << 40
+
+
+class Commit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One line of the log."""
+
+    round: int
+    participants: int
+    notes: int
+    crc: list[int]
+
+    def line(self) -> bytes:
+        """The line as it is written, with its own checksum in front."""
+        body = msgspec.json.encode(self)
+        return b"%08x %s\n" % (zlib.crc32(body), body)
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """Every committed round in three compact arrays, indexed by round: a long run must not need more memory."""
+
+    participants: IntArray  # (rounds + 1,) recorded up to the end of each round
+    notes: IntArray
+    crc: npt.NDArray[np.uint32]  # (rounds + 1, tables)
+    bytes: int  # of the whole lines; what follows them was interrupted
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds are committed; -1 before the initial model is."""
+        return len(self.participants) - 1
+
+    def end(self, table: Table, round_number: int) -> int:
+        """Where a round's rows end in a table."""
+        if round_number < 0:
+            return 0
+        return table.end(round_number, int(self.participants[round_number]), int(self.notes[round_number]))
+
+    @staticmethod
+    def read(folder: Path, tables: Sequence[Table]) -> Log:
+        """Read the log line by line."""
+        path = folder / LOG
+        participants, notes, crc = array("q"), array("q"), array("I")
+        longest = 128 + 16 * len(tables)
+        whole = 0
+        with open(open_regular(path), "rb") as file:
+            while (line := file.readline(longest)).endswith(b"\n"):
+                commit = _parse(line)
+                if commit is None or not _follows(commit, participants, notes, len(tables)):
+                    raise _damaged(path, len(participants) + 1)
+                participants.append(commit.participants)
+                notes.append(commit.notes)
+                crc.extend(commit.crc)
+                whole += len(line)
+        if len(line) == longest:
+            raise _damaged(path, len(participants) + 1)
+        return Log(
+            participants=np.array(participants, dtype=np.int64),
+            notes=np.array(notes, dtype=np.int64),
+            crc=np.array(crc, dtype=np.uint32).reshape(len(participants), len(tables)),
+            bytes=whole,
+        )
+
+
+def _parse(line: bytes) -> Commit | None:
+    checksum, _, body = line[:-1].partition(b" ")
+    if checksum != b"%08x" % zlib.crc32(body):
+        return None
+    try:
+        return msgspec.json.decode(body, type=Commit)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def _follows(commit: Commit, participants: array[int], notes: array[int], tables: int) -> bool:
+    before = (participants[-1], notes[-1]) if participants else (0, 0)
+    return (
+        commit.round == len(participants)
+        and before[0] <= commit.participants < _MOST
+        and before[1] <= commit.notes < _MOST
+        and len(commit.crc) == tables
+        and all(0 <= value < 1 << 32 for value in commit.crc)
+    )
+
+
+def _damaged(path: Path, line: int) -> TraceError:
+    return TraceError(
+        f"{path}, line {line}, is damaged or was not written by Fedleak; "
+        "restore the folder from a copy, or delete it and record the run again"
+    )

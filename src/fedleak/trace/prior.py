@@ -1,0 +1,107 @@
+"""What the adversary already knows about the candidates: some of their examples, from another source."""
+
+from __future__ import annotations
+
+import io
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from fedleak.core import Task, UserId
+from fedleak.errors import TraceError
+from fedleak.population.population import Examples
+from fedleak.trace.files import open_regular, private_folder, write_atomic
+from fedleak.trace.sealed import seal, unseal
+
+__all__ = ["Prior"]
+
+_KIND, _VERSION, _FILE = "fedleak-prior", 1, "prior.json"
+_COLUMNS = tuple(field.name for field in fields(Examples))
+
+
+class _Content(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    candidates: tuple[str, ...]
+    counts: tuple[Annotated[int, msgspec.Meta(ge=0)], ...]  # examples of each candidate
+    columns: Mapping[str, int]  # column -> CRC-32 of its .npy file
+    task: Task
+    outputs: Annotated[int, msgspec.Meta(ge=1)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prior:
+    """One set of labelled examples per candidate; shadow devices train on them."""
+
+    candidates: tuple[UserId, ...]
+    examples: tuple[Examples, ...]  # by candidate
+    task: Task
+    outputs: int  # classes, vocabulary size, or 1
+
+    def save(self, folder: Path) -> None:
+        """Write each column of all candidates as one .npy file, then the index that makes them count."""
+        private_folder(folder)
+        checksums: dict[str, int] = {}
+        for name in _COLUMNS:
+            parts = [getattr(examples, name) for examples in self.examples]
+            if all(part is None for part in parts):
+                continue
+            if any(part is None for part in parts):
+                raise ValueError(f"some candidates have '{name}' and some have not")
+            buffer = io.BytesIO()
+            np.save(buffer, np.concatenate(parts), allow_pickle=False)
+            write_atomic(folder / f"{name}.npy", buffer.getvalue())
+            checksums[name] = zlib.crc32(buffer.getbuffer())
+        content = _Content(
+            candidates=self.candidates,
+            counts=tuple(map(len, self.examples)),
+            columns=checksums,
+            task=self.task,
+            outputs=self.outputs,
+        )
+        seal(folder / _FILE, _KIND, _VERSION, content)
+
+    @staticmethod
+    def load(folder: Path) -> Prior:
+        """Read a prior back and check that its parts fit together."""
+        content = unseal(folder / _FILE, _KIND, _VERSION, _Content)
+        path = folder / _FILE
+        if len(content.counts) != len(content.candidates) or len(set(content.candidates)) < len(content.candidates):
+            raise TraceError(f"{path} does not give every candidate one number of examples")
+        if "x" not in content.columns or not set(content.columns) <= set(_COLUMNS):
+            raise TraceError(f"{path} names the columns {', '.join(content.columns)}; known: {', '.join(_COLUMNS)}")
+        columns = {name: _load(folder / f"{name}.npy", crc) for name, crc in content.columns.items()}
+        for name, column in columns.items():
+            if len(column) != sum(content.counts):
+                raise TraceError(f"{folder / name}.npy has {len(column)} rows; {path} says {sum(content.counts)}")
+        whole = Examples(**columns)
+        ends = np.cumsum(content.counts, dtype=np.int64)
+        return Prior(
+            candidates=tuple(map(UserId, content.candidates)),
+            examples=tuple(
+                whole.take(slice(int(end) - count, int(end))) for end, count in zip(ends, content.counts, strict=True)
+            ),
+            task=content.task,
+            outputs=content.outputs,
+        )
+
+
+def _load(path: Path, crc: int) -> npt.NDArray[Any]:
+    with open(open_regular(path), "rb") as file:
+        found = 0
+        while block := file.read(1 << 20):
+            found = zlib.crc32(block, found)
+    if found != crc:
+        raise TraceError(f"{path} is damaged (checksum); restore it from a copy, or record the run again")
+    try:
+        # Mapped first: a header that promises more than the file holds is refused before anything is allocated.
+        mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+        if mapped.ndim < 1 or mapped.dtype.kind not in "fiu":
+            raise ValueError(f"an array of {mapped.dtype} is not a column of numbers")
+        return np.array(mapped)
+    except (ValueError, OSError, EOFError) as error:
+        raise TraceError(f"{path} is not an array that Fedleak wrote: {error}") from error

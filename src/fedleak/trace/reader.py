@@ -1,0 +1,217 @@
+"""Read a trace: one layer of all updates, one snapshot, one column, without loading the rest.
+
+Nothing that is read is believed before its checksum is compared. Memory does not grow with the number of rounds
+beyond a few bytes a round and layer.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from fedleak.core import FloatArray, IntArray, Params
+from fedleak.errors import NotVisible, TraceError
+from fedleak.trace.files import open_regular
+from fedleak.trace.header import Header, Table
+from fedleak.trace.log import Log
+
+__all__ = ["Trace", "Dropped"]
+
+# Small enough to stay in the processor's cache between being read and being summed, large enough to hide the calls.
+_BLOCK = 1 << 20
+
+
+class Dropped(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A device whose update of a round was left out, and why."""
+
+    round: int
+    device: str
+    why: str
+
+
+class Trace:
+    """A recorded run.
+
+    `only` limits which files may be opened at all, by what they show (`Table.sight`); a view passes what its
+    adversary sees, so that the rest is out of reach rather than out of sight.
+    """
+
+    def __init__(self, folder: Path, header: Header, log: Log, only: Collection[str] | None) -> None:
+        self.folder = folder
+        self.header = header
+        self._log = log
+        self._only = only
+        self._tables = header.tables()
+        self._verified: set[str] = set()
+
+    @staticmethod
+    def open(folder: Path, only: Collection[str] | None = None) -> Trace:
+        """Read the header and the log; data files are opened when they are asked for."""
+        header = Header.load(folder)
+        log = Log.read(folder, header.tables())
+        if log.rounds < 0:
+            raise TraceError(f"{folder} holds no rounds yet; run `fedleak train` on its plan")
+        return Trace(folder, header, log, only)
+
+    @property
+    def rounds(self) -> int:
+        """How many whole rounds are on disk."""
+        return self._log.rounds
+
+    @property
+    def finished(self) -> bool:
+        """Whether every round of the plan is there."""
+        return self.rounds == self.header.rounds
+
+    @property
+    def round(self) -> IntArray:
+        """The round of every recorded update, in recorded order."""
+        return np.repeat(np.arange(self.rounds + 1), np.diff(self._log.participants, prepend=0))
+
+    def span(self, round_number: int) -> slice:
+        """Which rows of the columns and the updates belong to a round."""
+        self._require_round(round_number, first=1)
+        return slice(int(self._log.participants[round_number - 1]), int(self._log.participants[round_number]))
+
+    def column(self, name: Literal["device", "shadow", "size"]) -> npt.NDArray[np.int32]:
+        """One number per recorded update: device index, candidate of a shadow device or -1, examples trained on."""
+        return self._map(self._table(name), np.dtype("<i4"), ())
+
+    def updates(self, layer: str) -> npt.NDArray[Any]:
+        """One layer of every update, (updates, size), mapped read-only from disk as it is stored."""
+        table, size = self._layer(layer)
+        return self._map(table, np.dtype("<f4" if self.header.dtype == "float32" else "<f2"), (size,))
+
+    def blocks(self, layer: str, rows: int | None = None) -> Iterator[FloatArray]:
+        """One layer of every update as float32, some rows at a time.
+
+        Checksums are compared round by round as the blocks go by, so a block may come out before the end of its
+        round is seen; the iteration never ends normally on a damaged file.
+        """
+        table, size = self._layer(layer)
+        step = table.row * (rows or max(1, _BLOCK // table.row))
+        dtype = "<f4" if self.header.dtype == "float32" else "<f2"
+        for block in self._stream(table, step):
+            yield block.view(dtype).reshape(-1, size).astype(np.float32, copy=False)
+
+    def snapshot(self, round_number: int) -> Params:
+        """The global model after a round; round 0 is the initial one."""
+        self._require_round(round_number, first=0)
+        return self._model("snapshots", round_number)
+
+    def aggregate(self, round_number: int) -> Params:
+        """What the server added to the model in a round."""
+        self._require_round(round_number, first=1)
+        return self._model("aggregates", round_number)
+
+    def dropped(self) -> Iterator[Dropped]:
+        """Every update that the federation left out."""
+        table = self._table("dropped")
+        rest = b""
+        for block in self._stream(table, _BLOCK):
+            *lines, rest = (rest + block.tobytes()).split(b"\n")
+            for line in lines:
+                try:
+                    yield msgspec.json.decode(line, type=Dropped)
+                except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                    raise TraceError(f"{self.folder / table.name} was not written by Fedleak: {error}") from error
+
+    def verify(self) -> None:
+        """Compare every checksum of the trace."""
+        for table in self._tables:
+            self._verify(table)
+
+    def _require_round(self, round_number: int, first: int) -> None:
+        if not first <= round_number <= self.rounds:
+            raise IndexError(f"round {round_number} is not between {first} and {self.rounds}")
+
+    def _table(self, sight: str) -> Table:
+        return next(table for table in self._tables if table.sight == sight)
+
+    def _layer(self, layer: str) -> tuple[Table, int]:
+        if not self.header.holds_updates:
+            raise TraceError(f"{self.folder} holds sums only: the channel of this run let no single update through")
+        names = [layer.name for layer in self.header.layout]
+        if layer not in names:
+            raise KeyError(f"no layer '{layer}'; the model has {', '.join(names)}")
+        index = names.index(layer)
+        return [table for table in self._tables if table.sight == "updates"][index], self.header.layout[index].size
+
+    def _open(self, table: Table) -> int:
+        if self._only is not None and table.sight not in self._only:
+            raise NotVisible(f"this view may not open {table.name}")
+        path = self.folder / table.name
+        descriptor = open_regular(path)
+        size, needed = os.fstat(descriptor).st_size, self._log.end(table, self.rounds)
+        if size < needed:
+            os.close(descriptor)
+            raise TraceError(f"{path} is truncated: {size} bytes where the log says {needed}; {_MEND}")
+        return descriptor
+
+    def _stream(self, table: Table, step: int) -> Iterator[npt.NDArray[np.uint8]]:
+        index = self._tables.index(table)
+        current, position, checksum = 0, 0, 0
+        last = self._log.end(table, self.rounds)
+        with open(self._open(table), "rb", buffering=0) as file:
+            while position < last:
+                block = np.empty(min(step, last - position), np.uint8)
+                _fill(file.fileno(), block, position, self.folder / table.name)
+                start = 0
+                while start < len(block):
+                    end = self._log.end(table, current)
+                    stop = min(end - position, len(block))
+                    checksum = zlib.crc32(block.data[start:stop], checksum)
+                    start = stop
+                    if position + stop == end:
+                        self._compare(table, current, checksum, int(self._log.crc[current, index]))
+                        current, checksum = current + 1, 0
+                position += len(block)
+                yield block
+        self._verified.add(table.name)
+
+    def _verify(self, table: Table) -> None:
+        if table.name not in self._verified:
+            for _ in self._stream(table, table.row * max(1, _BLOCK // table.row)):
+                pass
+
+    def _map(self, table: Table, dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+        self._verify(table)
+        rows = int(self._log.participants[-1])
+        if rows == 0:
+            empty = np.empty((0, *shape), dtype)
+            empty.flags.writeable = False
+            return empty
+        return np.memmap(self.folder / table.name, dtype=dtype, mode="r", shape=(rows, *shape))
+
+    def _model(self, sight: str, round_number: int) -> Params:
+        table = self._table(sight)
+        with open(self._open(table), "rb", buffering=0) as file:
+            row = np.empty(table.row, np.uint8)
+            _fill(file.fileno(), row, self._log.end(table, round_number) - table.row, self.folder / table.name)
+        self._compare(
+            table, round_number, zlib.crc32(row.data), int(self._log.crc[round_number, self._tables.index(table)])
+        )
+        return self.header.split(row.view("<f4"))
+
+    def _compare(self, table: Table, round_number: int, found: int, expected: int) -> None:
+        if found != expected:
+            raise TraceError(f"{self.folder / table.name} is damaged in round {round_number} (checksum); {_MEND}")
+
+
+_MEND = "restore it from a copy, or delete the folder and record the run again"
+
+
+def _fill(descriptor: int, block: npt.NDArray[np.uint8], offset: int, path: Path) -> None:
+    done = 0
+    while done < len(block):
+        got = os.preadv(descriptor, [block.data[done:]], offset + done)
+        if got == 0:
+            raise TraceError(f"{path} became shorter while it was read; is another process writing to it?")
+        done += got

@@ -1,0 +1,59 @@
+"""Who is who in a run: what claims are marked against, in a folder of its own that no attack is given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from fedleak.core import UserId
+from fedleak.errors import TraceError
+from fedleak.trace.files import private_folder
+from fedleak.trace.sealed import seal, unseal
+
+__all__ = ["Truth"]
+
+_KIND, _VERSION, _FILE = "fedleak-truth", 1, "truth.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truth:
+    """The people behind the devices."""
+
+    users: tuple[UserId, ...]
+    device_user: Mapping[str, UserId]  # pseudonym of a device -> its owner
+    attributes: Mapping[UserId, Mapping[str, str]]
+    class_counts: Mapping[UserId, list[int]] | None = None  # of the private data; None where there are no classes
+
+    def save(self, folder: Path) -> None:
+        """Write truth.json, for the owner's eyes only."""
+        private_folder(folder)
+        seal(folder / _FILE, _KIND, _VERSION, _Content(**{name: getattr(self, name) for name in self.__slots__}))
+
+    @staticmethod
+    def load(folder: Path) -> Truth:
+        """Read truth.json back."""
+        content = unseal(folder / _FILE, _KIND, _VERSION, _Content)
+        known = set(content.users)
+        strangers = (
+            set(content.device_user.values()) | set(content.attributes) | set(content.class_counts or ())
+        ) - known
+        if strangers:
+            raise TraceError(f"{folder / _FILE} speaks of '{min(strangers)}', who is not among its users")
+        return Truth(
+            users=tuple(UserId(user) for user in content.users),
+            device_user={device: UserId(user) for device, user in content.device_user.items()},
+            attributes={UserId(user): values for user, values in content.attributes.items()},
+            class_counts=None
+            if content.class_counts is None
+            else {UserId(user): counts for user, counts in content.class_counts.items()},
+        )
+
+
+class _Content(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    users: tuple[str, ...]
+    device_user: Mapping[str, str]
+    attributes: Mapping[str, Mapping[str, str]]
+    class_counts: Mapping[str, list[int]] | None

@@ -1,0 +1,251 @@
+"""Append rounds to a trace so that a run that is killed at any moment goes on where it stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from fedleak.core import Params
+from fedleak.errors import TraceError
+from fedleak.trace.files import open_regular, private_folder
+from fedleak.trace.header import Header, Table
+from fedleak.trace.log import LOG, Commit, Log
+
+if TYPE_CHECKING:
+    from fedleak.federation.federation import Round
+
+__all__ = ["TraceWriter", "estimate"]
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+class TraceWriter:
+    """The record of one run while it grows.
+
+    Every file only grows, and a round counts once its line is in the log, which is written last. A killed process
+    therefore leaves at most a tail that no line covers; opening the trace again cuts it off. This holds for a killed
+    process, not for a power cut, after which the kernel may have kept the log and lost a row: the checksums find that.
+    """
+
+    def __init__(self, folder: Path, header: Header, log: Log, weights: Params | None) -> None:
+        self.folder = folder
+        self.header = header
+        self._tables = header.tables()
+        self._rounds = log.rounds
+        self._participants = int(log.participants[-1]) if self._rounds >= 0 else 0
+        self._notes = int(log.notes[-1]) if self._rounds >= 0 else 0
+        self._logged = log.bytes
+        self._weights = weights
+        self._shadow = np.array(header.shadow, dtype="<i4")
+
+    @staticmethod
+    def open(folder: Path, header: Header) -> TraceWriter:
+        """Begin a trace, or take up one that the same plan began."""
+        private_folder(folder)
+        tables = header.tables()
+        if (folder / "header.json").exists():
+            _require_same(folder, header)
+        else:
+            # A temporary file of an interrupted start is ours; anything else is not, and must not be overwritten.
+            if foreign := [path.name for path in folder.iterdir() if not path.name.endswith(".tmp")]:
+                raise TraceError(f"{folder} holds files of something else ({min(foreign)}); choose another --out")
+            header.save(folder)
+        if not (folder / LOG).exists() and any(_holds(folder / table.name) for table in tables):
+            raise TraceError(f"{folder / LOG} is missing; restore it from a copy, or choose another --out")
+        for name in (LOG, *(table.name for table in tables)):
+            _create(folder / name)
+        log = Log.read(folder, tables)
+        # The log first: were this interrupted, a line whose rows are gone would be worse than rows without a line.
+        _truncate(folder / LOG, log.bytes)
+        for table in tables:
+            _truncate(folder / table.name, log.end(table, log.rounds))
+        return TraceWriter(folder, header, log, _last_snapshot(folder, header, log))
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds are on disk."""
+        return max(self._rounds, 0)
+
+    @property
+    def weights(self) -> Params | None:
+        """The global model after the last round on disk; None before `start`."""
+        return self._weights
+
+    def start(self, weights: Params) -> None:
+        """Record the initial model."""
+        if self._rounds >= 0:
+            raise ValueError("the trace has already started")
+        nothing = memoryview(b"")
+        model = self._model(weights)
+        chunks = [_raw(model) if table.per == "model" else nothing for table in self._tables]
+        self._commit(0, 0, chunks, model)
+
+    def append(self, record: Round) -> None:
+        """Record a round: all of it, or none of it and an error."""
+        if self._rounds < 0 or record.number != self._rounds + 1:
+            raise ValueError(f"round {record.number} cannot follow round {self._rounds}")
+        participants = np.asarray(record.participants)
+        if len(participants) and not 0 <= participants.min() <= participants.max() < len(self.header.devices):
+            raise ValueError(f"round {record.number} names a device that the header does not have")
+        model = self._model(record.weights)
+        dropped = b"".join(
+            msgspec.json.encode({"round": record.number, "device": device, "why": why}) + b"\n"
+            for device, why in record.dropped
+        )
+        chunks = [
+            _raw(model),
+            _raw(self._model(record.aggregate)),
+            _raw(participants.astype("<i4")),
+            _raw(self._shadow[participants]),
+            _raw(np.asarray(record.sizes).astype("<i4")),
+            memoryview(dropped),
+        ]
+        if self.header.holds_updates:
+            chunks += [_raw(self._updates(record, layer.name, layer.size)) for layer in self.header.layout]
+        self._commit(record.number, len(participants), chunks, model)
+
+    def _model(self, params: Params) -> npt.NDArray[np.float32]:
+        parts = [np.asarray(params[layer.name], dtype="<f4") for layer in self.header.layout]
+        for layer, part in zip(self.header.layout, parts, strict=True):
+            if part.shape != (layer.size,):
+                raise ValueError(f"layer '{layer.name}' has shape {part.shape}, not ({layer.size},)")
+        return np.concatenate(parts)
+
+    def _updates(self, record: Round, layer: str, size: int) -> npt.NDArray[Any]:
+        rows = np.asarray(record.updates[layer])
+        if rows.shape != (len(record.participants), size):
+            raise ValueError(f"updates of layer '{layer}' have shape {rows.shape}")
+        if self.header.dtype == "float32":
+            return rows.astype("<f4", copy=False)
+        with np.errstate(over="ignore"):
+            half = rows.astype("<f2")
+        if np.isinf(half).any() and not np.isinf(rows).any():
+            raise TraceError(
+                f"round {record.number}: an update of layer '{layer}' reaches {np.abs(rows).max():.3g}, more than "
+                f'float16 can hold (65504); set dtype = "float32" in the plan\'s [record] and choose another --out'
+            )
+        return half
+
+    def _commit(
+        self, number: int, participants: int, chunks: Sequence[memoryview], model: npt.NDArray[np.float32]
+    ) -> None:
+        commit = Commit(
+            round=number,
+            participants=self._participants + participants,
+            notes=self._notes + sum(len(c) for c, t in zip(chunks, self._tables, strict=True) if t.per == "note"),
+            crc=[zlib.crc32(chunk) for chunk in chunks],
+        )
+        line = memoryview(commit.line())
+        try:
+            for table, chunk in zip(self._tables, chunks, strict=True):
+                _write(self.folder / table.name, self._end(table), chunk)
+            _write(self.folder / LOG, self._logged, line)
+        except OSError as error:
+            self._roll_back()
+            needed = sum(map(len, chunks)) + len(line)
+            raise _cannot_write(self.folder, number, needed, error) from error
+        except BaseException:
+            self._roll_back()
+            raise
+        self._rounds, self._participants, self._notes = number, commit.participants, commit.notes
+        self._logged += len(line)
+        self._weights = self.header.split(model)
+
+    def _end(self, table: Table) -> int:
+        return table.end(self._rounds, self._participants, self._notes) if self._rounds >= 0 else 0
+
+    def _roll_back(self) -> None:
+        # What cannot be cut off now is cut off when the trace is opened again.
+        with contextlib.suppress(OSError, TraceError):
+            _truncate(self.folder / LOG, self._logged)
+            for table in self._tables:
+                _truncate(self.folder / table.name, self._end(table))
+
+
+def estimate(header: Header, rounds: int, per_round: int) -> int:
+    """Return how many bytes a run will take on disk, so that a full disk can be foretold rather than met."""
+    tables = header.tables()
+    line = 80 + 11 * len(tables)
+    data = sum(table.end(rounds, rounds * per_round, 0) for table in tables)
+    return data + (rounds + 1) * line + 2 * len(msgspec.json.encode(header))
+
+
+def _require_same(folder: Path, header: Header) -> None:
+    found = Header.load(folder)
+    if found.fingerprint != header.fingerprint:
+        raise TraceError(f"{folder} holds the results of another plan; choose another --out, or delete the folder")
+    if msgspec.json.encode(found) != msgspec.json.encode(header):
+        raise TraceError(
+            f"{folder} was recorded from this plan by another version of Fedleak or with other data; "
+            "choose another --out, or delete the folder"
+        )
+
+
+def _create(path: Path) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.fchmod(descriptor, 0o600)
+    finally:
+        os.close(descriptor)
+
+
+def _holds(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0
+
+
+def _truncate(path: Path, size: int) -> None:
+    found = path.stat().st_size
+    if found < size:
+        raise TraceError(
+            f"{path} is truncated: {found} bytes where the log says {size}; "
+            f"restore it from a copy, or delete {path.parent} and run again"
+        )
+    if found > size:
+        os.truncate(path, size)
+
+
+def _write(path: Path, offset: int, chunk: memoryview) -> None:
+    # At an offset rather than at the end: what an interrupted attempt left there is overwritten, not kept.
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        done = 0
+        while done < len(chunk):
+            done += os.pwrite(descriptor, chunk[done:], offset + done)
+    finally:
+        os.close(descriptor)
+
+
+def _raw(values: npt.NDArray[Any]) -> memoryview:
+    return np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
+
+
+def _last_snapshot(folder: Path, header: Header, log: Log) -> Params | None:
+    if log.rounds < 0:
+        return None
+    table = header.tables()[0]
+    with open(open_regular(folder / table.name), "rb") as file:
+        file.seek(log.end(table, log.rounds - 1))
+        data = bytearray(file.read(table.row))
+    if zlib.crc32(data) != log.crc[-1, 0]:
+        raise TraceError(f"{folder / table.name} is damaged (checksum); delete {folder} and run again")
+    return header.split(np.frombuffer(data, "<f4"))
+
+
+def _cannot_write(folder: Path, number: int, needed: int, error: OSError) -> TraceError:
+    kept = f"The rounds before it are kept: make room and run the same command again to go on from round {number}."
+    if error.errno not in _FULL:
+        return TraceError(f"round {number} cannot be written to {folder}: {error.strerror}. {kept}")
+    space = os.statvfs(folder)
+    return TraceError(
+        f"no room for round {number} in {folder}: it needs {needed:,} bytes, "
+        f"{space.f_bavail * space.f_frsize:,} are free ({error.strerror}). {kept}"
+    )

@@ -1,0 +1,93 @@
+"""Who attacks: what each adversary sees of a run and what it can do to it.
+
+An adversary is a type, not a comment: views are built from it, and an attack that needs more is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fedleak.core import Power, Sight
+from fedleak.registry import load, names
+
+__all__ = [
+    "Adversary",
+    "SERVER",
+    "ANONYMOUS_SERVER",
+    "GLOBAL_MODEL_CLIENT",
+    "EAVESDROPPER",
+    "AGGREGATE_SERVER",
+    "everyone",
+    "plain",
+]
+
+_PLAIN: Mapping[Sight, str] = {
+    Sight.SNAPSHOTS: "the shared model after every round",
+    Sight.UPDATES: "what each device sends back after training",
+    Sight.LINKS: "which of these messages come from one device",
+    Sight.SELECTION: "which devices take part in each round",
+    Sight.AGGREGATE: "the sum of what the devices of a round send",
+    Sight.SIZES: "how many examples each device trains on",
+}
+
+
+def plain(sight: Sight) -> str:
+    """Say what is seen in words for people who never heard of federated learning.
+
+    >>> plain(Sight.SNAPSHOTS | Sight.SELECTION)
+    'the shared model after every round; which devices take part in each round'
+    """
+    return "; ".join(_PLAIN[member] for member in sight) or "nothing"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adversary:
+    """Somebody who attacks a run, by what they see and can do."""
+
+    name: str
+    sights: Sight
+    powers: Power = Power.NONE
+    summary: str  # one plain sentence
+
+    def lacks(self, needs: Sight) -> Sight:
+        """What of the things that an attack needs this adversary does not see.
+
+        >>> GLOBAL_MODEL_CLIENT.lacks(Sight.UPDATES | Sight.SNAPSHOTS)
+        <Sight.UPDATES: 2>
+        """
+        return needs & ~self.sights
+
+
+SERVER = Adversary(
+    name="server",
+    sights=Sight.SNAPSHOTS | Sight.UPDATES | Sight.LINKS | Sight.SELECTION | Sight.AGGREGATE | Sight.SIZES,
+    summary="The company that runs the training: it follows the rules, and keeps everything that devices send, "
+    "under a number that stays the same from round to round.",
+)
+ANONYMOUS_SERVER = Adversary(
+    name="anonymous-server",
+    sights=Sight.SNAPSHOTS | Sight.UPDATES | Sight.AGGREGATE,
+    summary="The company that runs the training, when messages reach it without a sender's name or number.",
+)
+GLOBAL_MODEL_CLIENT = Adversary(
+    name="global-model-client",
+    sights=Sight.SNAPSHOTS,
+    summary="A participant who keeps every version of the shared model that it is sent.",
+)
+EAVESDROPPER = Adversary(
+    name="eavesdropper",
+    sights=Sight.SNAPSHOTS | Sight.SELECTION,
+    summary="A participant who keeps every version of the shared model and can tell from the network traffic which "
+    "devices took part.",
+)
+AGGREGATE_SERVER = Adversary(
+    name="aggregate-server",
+    sights=Sight.SNAPSHOTS | Sight.AGGREGATE | Sight.SELECTION,
+    summary="The company that runs the training, when cryptography lets it see only the sum of a round's messages.",
+)
+
+
+def everyone() -> tuple[Adversary, ...]:
+    """Every registered adversary, plugins included."""
+    return tuple(load("adversary", name) for name in names("adversary"))

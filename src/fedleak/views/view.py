@@ -1,0 +1,168 @@
+"""What one adversary sees of a trace; the files that hold the rest are never opened."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedleak.core import FloatArray, IntArray, Layout, Params, Sight, Task, words
+from fedleak.errors import NotVisible, TraceError
+from fedleak.trace.reader import Trace
+from fedleak.views.adversaries import Adversary, everyone, plain
+
+__all__ = ["View", "Updates"]
+
+# Which kinds of file each sight opens. Without LINKS or SELECTION the column of devices stays closed; the shadow
+# column says only which updates the adversary's own devices sent, which it knows anyway.
+_OPENS: Mapping[Sight, frozenset[str]] = {
+    Sight.SNAPSHOTS: frozenset({"snapshots"}),
+    Sight.UPDATES: frozenset({"updates", "shadow"}),
+    Sight.LINKS: frozenset({"device"}),
+    Sight.SELECTION: frozenset({"device"}),
+    Sight.AGGREGATE: frozenset({"aggregates"}),
+    Sight.SIZES: frozenset({"size"}),
+}
+
+
+class View:
+    """A trace through the eyes of one adversary, with what every participant of the run knows about it."""
+
+    def __init__(self, trace_folder: Path, adversary: Adversary) -> None:
+        self.adversary = adversary
+        only = frozenset[str]().union(*(_OPENS[sight] for sight in adversary.sights))
+        self._trace = Trace.open(trace_folder, only)
+        if not self._trace.finished:
+            raise TraceError(
+                f"{trace_folder} holds {self._trace.rounds} of {self._trace.header.rounds} rounds; "
+                "run the same command again to finish it before it is attacked"
+            )
+
+    @property
+    def layout(self) -> Layout:
+        """The layers of the model."""
+        return self._trace.header.layout
+
+    @property
+    def task(self) -> Task:
+        """What the federation learns."""
+        return self._trace.header.task
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds the run had; they count from 1."""
+        return self._trace.rounds
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The settings that every participant was sent: model, learning rate, epochs, batch, ..."""
+        return {**self._trace.header.settings, "model": self._trace.header.model}
+
+    def snapshot(self, round_number: int) -> Params:
+        """The shared model after a round; round 0 is the initial one."""
+        self._require(Sight.SNAPSHOTS)
+        return self._trace.snapshot(round_number)
+
+    def aggregate(self, round_number: int) -> Params:
+        """The weighted mean of a round's updates."""
+        self._require(Sight.AGGREGATE)
+        return self._trace.aggregate(round_number)
+
+    def selection(self, round_number: int) -> tuple[str, ...]:
+        """Which devices took part in a round.
+
+        In the order of their index, not of their updates: who sees both must not be able to join them by position.
+        """
+        self._require(Sight.SELECTION)
+        present = np.sort(self._trace.column("device")[self._trace.span(round_number)])
+        devices = self._trace.header.devices
+        return tuple(devices[int(index)] for index in present)
+
+    @cached_property
+    def updates(self) -> Updates:
+        """Every update of the run."""
+        self._require(Sight.UPDATES)
+        if not self._trace.header.holds_updates:
+            raise NotVisible(
+                f"adversary '{self.adversary.name}' would see {plain(Sight.UPDATES)}, "
+                "but this run's channel lets only sums through, so nobody does"
+            )
+        return Updates(self._trace, self.adversary.sights)
+
+    def _require(self, sight: Sight) -> None:
+        if self.adversary.lacks(sight):
+            able = [adversary.name for adversary in everyone() if not adversary.lacks(sight)]
+            raise NotVisible(
+                f"adversary '{self.adversary.name}' does not see {words(sight)} ({plain(sight)}).\n"
+                f"  Choose one that does: {', '.join(able) or 'none is registered'}   (fedleak list --matrix)"
+            )
+
+
+class Updates:
+    """All updates of a run in columns, one row each, in an order that says nothing about who sent them."""
+
+    def __init__(self, trace: Trace, sights: Sight) -> None:
+        self._trace = trace
+        self._sights = sights
+
+    def __len__(self) -> int:
+        return len(self.round)
+
+    @cached_property
+    def round(self) -> IntArray:
+        """The round of each update."""
+        return _frozen(self._trace.round)
+
+    @cached_property
+    def handle(self) -> npt.NDArray[np.uint64]:
+        """Who sent each update: a number that stays with its device, or a fresh one for every update."""
+        if Sight.LINKS in self._sights:
+            return _frozen(self._trace.column("device").astype(np.uint64))
+        # The row number through a bijection: no two updates can share a handle, and none depends on its sender.
+        key = np.uint64(zlib.crc32(self._trace.header.fingerprint.encode()))
+        return _frozen(_scramble(np.arange(len(self), dtype=np.uint64) + (key << np.uint64(32))))
+
+    @cached_property
+    def shadow(self) -> IntArray:
+        """Which candidate's data an update was trained on, where the adversary's own device sent it; else -1."""
+        return _frozen(self._trace.column("shadow").astype(np.int64))
+
+    @cached_property
+    def size(self) -> IntArray | None:
+        """How many examples each update was trained on; None if the adversary is not told."""
+        if Sight.SIZES not in self._sights:
+            return None
+        return _frozen(self._trace.column("size").astype(np.int64))
+
+    def layer(self, name: str) -> FloatArray:
+        """One layer of every update, (updates, size), read-only; mapped from disk where it is stored as float32."""
+        if self._trace.header.dtype == "float32":
+            return self._trace.updates(name)
+        size = next((layer.size for layer in self._trace.header.layout if layer.name == name), 0)
+        values = np.empty((len(self), size), np.float32)
+        start = 0
+        for block in self._trace.blocks(name):
+            values[start : start + len(block)] = block
+            start += len(block)
+        return _frozen(values)
+
+    def blocks(self, name: str, rows: int | None = None) -> Iterator[FloatArray]:
+        """The same some rows at a time, for what does not fit in memory."""
+        return self._trace.blocks(name, rows)
+
+
+def _frozen(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    values.flags.writeable = False
+    return values
+
+
+def _scramble(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Mix 64-bit numbers one to one (the finaliser of SplitMix64; Steele, Lea and Flood, 2014)."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
