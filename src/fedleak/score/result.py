@@ -41,7 +41,7 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     level: float  # of the interval, for instance 0.95
     chance: float  # the mean of the same metric with identities permuted
     chance_high: float  # the 97.5th percentile of the same
-    multiple: float  # value / chance
+    multiple: float | None  # value / chance; None where chance is 0
     n: int  # questions asked
     users: int  # people that the interval resamples
     seeds: list[int]

@@ -1,0 +1,253 @@
+"""The figures of the page, drawn from an audit's numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import numpy as np
+from markupsafe import Markup
+
+from fedleak.report.reading import METRICS, Scene, interval, leaks, number, printable
+from fedleak.report.svg import WIDTH, Axis, Box, el, figure, frame, path, shorten
+from fedleak.score.result import Detail, Score
+
+__all__ = ["trade_off", "comparison", "per_user", "precision_recall", "confusion", "null_distribution"]
+
+_T = TypeVar("_T")
+_MOST_BARS = 240  # more users than this are drawn as evenly spaced ranks
+_MOST_POINTS = 200  # of a curve
+
+
+def trade_off(name: str, scene: Scene) -> Markup | None:
+    """Attack against utility, one point per run: the defender wants the corner where both are good."""
+    points = [
+        (run, score, run.utility)
+        for run in scene.runs
+        if run.control is None and (score := run.strongest(scene.metric)) is not None and run.utility is not None
+    ]
+    if not points:
+        return None
+    box = Box(44, 34, WIDTH - 12, 286)
+    usefulness = [value for _, _, utility in points for value in (utility.low, utility.high)]
+    x = Axis.around(usefulness, box.left, box.right)
+    y = _share_axis([score for _, score, _ in points], box.bottom, box.top)
+    metric, better = points[0][2].metric, points[0][2].higher_is_better
+    label = f"{metric} of the model ({'higher' if better else 'lower'} is better)"
+    parts: list[str] = [frame(box, x, y, label, f"{METRICS.get(scene.metric, scene.metric)} of the strongest attack")]
+    parts.append(_chance_band(box, y, [score for _, score, _ in points]))
+    for run, score, utility in points:
+        at, up = x(utility.value), y(score.value)
+        kind = "leak" if leaks(score) else "quiet"
+        parts.append(_bar(at, y(score.low), at, y(score.high), kind, cap=4))
+        if utility.high > utility.low:
+            parts.append(_bar(x(utility.low), up, x(utility.high), up, kind, cap=4))
+        said = f"{run.label}: {_said(score)}; {utility.metric} {number(utility.value)}"
+        parts.append(_key(at, up, run.key, kind, said))
+    told = "; ".join(f"{run.key} is {run.label}, {_said(score)}" for run, score, _ in points)
+    described = f"Each point is a run. Lower means less leaks; the dashed band is chance. {told}."
+    return figure(name, "What each defence buys and what it costs", described, 330, *parts)
+
+
+def comparison(name: str, scene: Scene) -> Markup:
+    """Every attack on every run, with its interval and its own chance level."""
+    row, header = 22.0, 26.0
+    rows = [(attack, [(run, run.score(attack, scene.metric)) for run in scene.runs]) for attack in scene.attacks]
+    scores = [score for _, line in rows for _, score in line if score is not None]
+    height = sum(header + row * sum(score is not None for _, score in line) for _, line in rows)
+    box = Box(150, 10, WIDTH - 14, 10 + height)
+    x = _share_axis(scores, box.left, box.right)
+    parts: list[str] = [frame(box, x, None, METRICS.get(scene.metric, scene.metric))]
+    top = box.top
+    for attack, line in rows:
+        parts.append(el("text", printable(attack), x=0.0, y=top + 18, class_="strong"))
+        top += header
+        for run, score in line:
+            if score is None:
+                continue
+            middle = top + row / 2
+            kind = "leak" if leaks(score) else "quiet"
+            parts.append(el("text", f"{run.key}  {shorten(run.label, 20)}", x=8.0, y=middle + 4, class_="tick"))
+            wide = max(x(score.chance_high) - x(min(score.chance, score.chance_high)), 2.0)
+            parts.append(el("rect", x=x(score.chance), y=middle - 7, width=wide, height=14.0, class_="chance"))
+            parts.append(_bar(x(score.low), middle, x(score.high), middle, kind, cap=4))
+            dot = el("title", f"{attack} on {run.label}: {_said(score)}")
+            parts.append(el("circle", dot, cx=x(score.value), cy=middle, r=4.0, class_=f"dot {kind}"))
+            top += row
+    told = "; ".join(f"{s.attack} on {run.label} {_said(s)}" for _, line in rows for run, s in line if s is not None)
+    return figure(name, "Every attack on every run", f"Grey marks are chance. {told}.", box.bottom + 44, *parts)
+
+
+def per_user(name: str, detail: Detail, score: Score | None) -> Markup | None:
+    """How identifiable each user was, most identifiable first: a mean can hide people who are always found."""
+    if not detail.users:
+        return None
+    values = sorted((user.ap for user in detail.users), reverse=True)
+    drawn = _thin(values, _MOST_BARS)
+    box = Box(36, 30, WIDTH - 8, 200)
+    x, y = Axis(0, len(drawn), box.left, box.right), Axis(0, 1, box.bottom, box.top)
+    step = x(1) - x(0)
+    parts: list[str] = [_levels(box, y, "average precision")]
+    for rank, value in enumerate(drawn):
+        height = max(box.bottom - y(value), 0.75)
+        gap = min(step * 0.2, 1.5)
+        parts.append(
+            el("rect", x=x(rank) + gap / 2, y=box.bottom - height, width=step - gap, height=height, class_="bar")
+        )
+    if score is not None:
+        parts.append(_rule(box, y(score.chance), f"chance {number(score.chance)}"))
+    middle = (box.left + box.right) / 2
+    many = len(values)
+    axis = f"{many} users, most identifiable first"
+    parts.append(el("text", axis, x=middle, y=box.bottom + 18, class_="axis", text_anchor="middle"))
+    certain = sum(value > 0.9 for value in values)
+    told = (
+        f"The most identifiable user has {number(values[0])}, the median {number(values[many // 2])}, "
+        f"the least {number(values[-1])}; {certain} of {many} are above 0.9."
+    )
+    return figure(name, "Average precision of each user", told, 226, *parts)
+
+
+def precision_recall(name: str, detail: Detail, control: Detail | None) -> Markup | None:
+    """Of the claims an attacker makes, how many are right, as it makes more of them; beside the control."""
+    if not detail.recall:
+        return None
+    box = Box(36, 30, WIDTH - 8, 200)
+    x, y = Axis(0, 1, box.left, box.right), Axis(0, 1, box.bottom, box.top)
+    parts: list[str] = [
+        frame(box, x, y, "recall: share of true links found", "precision: share of claims that are right")
+    ]
+    if control is not None and control.recall:
+        parts.append(el("path", d=_curve(control, x, y), class_="curve quiet"))
+    parts.append(el("path", d=_curve(detail, x, y), class_="curve leak"))
+    half = next((p for r, p in zip(detail.recall, detail.precision, strict=True) if r >= 0.5), detail.precision[-1])
+    told = f"At a recall of one half the precision is {number(half)}."
+    if control is not None and control.recall:
+        told += " The dashed line is the control."
+    return figure(name, "Precision and recall", told, 242, *parts)
+
+
+def confusion(name: str, detail: Detail) -> Markup | None:
+    """Who was taken for whom, among the most and the least identifiable users."""
+    users = [printable(user) for user in detail.confusion_users]
+    if not users:
+        return None
+    left, top = 92.0, 84.0
+    cell = min((WIDTH - 8 - left) / len(users), 30.0)
+    parts: list[str] = [el("text", "true sender", x=0.0, y=top - 8, class_="axis")]
+    for row, (user, shares) in enumerate(zip(users, detail.confusion, strict=True)):
+        middle = top + cell * (row + 0.5) + 4
+        parts.append(el("text", shorten(user, 13), x=left - 6, y=middle, class_="tick", text_anchor="end"))
+        at = left + cell * (row + 0.5) + 4
+        turn = f"rotate(-50 {at:.2f} {top - 6:.2f})"
+        parts.append(el("text", shorten(user, 13), x=at, y=top - 6, class_="tick", transform=turn))
+        for column, share in enumerate(shares):
+            place = {"x": left + cell * column, "y": top + cell * row}
+            note = el("title", f"{user} named as {users[column]}: {share:.0%}")
+            size = cell - 1.5
+            parts.append(el("rect", **place, width=size, height=size, class_="cell"))
+            parts.append(el("rect", note, **place, width=size, height=size, fill_opacity=float(share), class_="heat"))
+    right = [row[i] for i, row in enumerate(detail.confusion)]
+    told = (
+        "Rows are true senders, columns the names given; darker is more often. On the diagonal, from first to last: "
+        + ", ".join(f"{user} {share:.0%}" for user, share in zip(users, right, strict=True))
+    )
+    return figure(name, "Who was taken for whom", told, top + cell * len(users) + 8, *parts)
+
+
+def null_distribution(name: str, detail: Detail, score: Score | None) -> Markup | None:
+    """The score when identities are permuted, beside the score itself: how far outside of luck it lies."""
+    if not detail.null or score is None:
+        return None
+    box = Box(36, 30, WIDTH - 8, 200)
+    x = _share_axis([score], box.left, box.right, also=max(detail.null))
+    counts, edges = np.histogram(detail.null, bins=60, range=(x.low, x.high))
+    y = Axis(0, float(counts.max()) * 1.15, box.bottom, box.top)
+    parts: list[str] = [frame(box, x, None, METRICS.get(score.metric, score.metric))]
+    parts.append(el("text", "how often, with identities permuted", x=0.0, y=box.top - 12, class_="axis"))
+    for count, start, stop in zip(counts.tolist(), edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        if count:
+            high = box.bottom - y(count)
+            wide = x(stop) - x(start) - 0.5
+            parts.append(el("rect", x=x(start), y=y(count), width=wide, height=high, class_="null"))
+    kind = "leak" if leaks(score) else "quiet"
+    low, high = x(score.low), x(score.high)
+    tall = box.bottom - box.top
+    parts.append(el("rect", x=low, y=box.top, width=max(high - low, 1.0), height=tall, class_=f"span {kind}"))
+    at = x(score.value)
+    parts.append(el("line", x1=at, x2=at, y1=box.top, y2=box.bottom, class_=f"mark {kind}"))
+    anchor, shift = ("end", -6.0) if at > (box.left + box.right) / 2 else ("start", 6.0)
+    parts.append(
+        el("text", f"observed {number(score.value)}", x=at + shift, y=box.top + 14, class_="strong", text_anchor=anchor)
+    )
+    beaten = sum(value < score.value for value in detail.null)
+    told = (
+        f"Observed {_said(score)}. It is above {beaten} of {len(detail.null)} permutations of the identities, "
+        f"whose largest value is {number(max(detail.null))}."
+    )
+    return figure(name, "Observed against chance", told, 242, *parts)
+
+
+def _said(score: Score) -> str:
+    return f"{interval(score)}, chance {number(score.chance)}"
+
+
+def _share_axis(scores: Sequence[Score], start: float, stop: float, also: float = 0.0) -> Axis:
+    """From zero, as every share is judged from there, to just above the largest value."""
+    largest = max([also, *(max(score.high, score.chance_high) for score in scores)], default=1.0)
+    return Axis(0.0, min(max(largest * 1.08, 0.05), 1.0), start, stop)
+
+
+def _chance_band(box: Box, y: Axis, scores: Sequence[Score]) -> Markup:
+    low, high = min(score.chance for score in scores), max(score.chance_high for score in scores)
+    wide = box.right - box.left
+    tall = max(y(low) - y(max(high, low)), 1.5)
+    return Markup("").join(
+        [
+            el("rect", x=box.left, y=y(max(high, low)), width=wide, height=tall, class_="chance"),
+            el("text", "chance", x=box.right - 4, y=y(max(high, low)) - 4, class_="tick", text_anchor="end"),
+        ]
+    )
+
+
+def _levels(box: Box, y: Axis, label: str) -> Markup:
+    parts = [el("text", label, x=0.0, y=box.top - 12, class_="axis")]
+    for level in (0.0, 0.5, 1.0):
+        parts.append(el("line", x1=box.left, x2=box.right, y1=y(level), y2=y(level), class_="grid"))
+        parts.append(el("text", f"{level:g}", x=box.left - 6, y=y(level) + 4, class_="tick", text_anchor="end"))
+    return Markup("").join(parts)
+
+
+def _rule(box: Box, at: float, label: str) -> Markup:
+    line = el("line", x1=box.left, x2=box.right, y1=at, y2=at, class_="rule")
+    return line + el("text", label, x=box.right - 2, y=at - 5, class_="tick halo", text_anchor="end")
+
+
+def _bar(x1: float, y1: float, x2: float, y2: float, kind: str, cap: float) -> Markup:
+    """An interval with caps across its ends."""
+    dx, dy = (cap, 0.0) if x1 == x2 else (0.0, cap)
+    lines = [(x1, y1, x2, y2), (x1 - dx, y1 - dy, x1 + dx, y1 + dy), (x2 - dx, y2 - dy, x2 + dx, y2 + dy)]
+    return Markup("").join(el("line", x1=a, y1=b, x2=c, y2=d, class_=f"interval {kind}") for a, b, c, d in lines)
+
+
+def _key(x: float, y: float, key: str, kind: str, said: str) -> Markup:
+    """A lettered point; the letter, not the colour, tells which run it is."""
+    return el(
+        "g",
+        el("title", said),
+        el("circle", cx=x, cy=y, r=9.0, class_=f"dot {kind}"),
+        el("text", key, x=x, y=y + 4, class_="key", text_anchor="middle"),
+    )
+
+
+def _curve(detail: Detail, x: Axis, y: Axis) -> str:
+    points = list(zip(detail.recall, detail.precision, strict=True))
+    kept = [points[i] for i in _thin(range(len(points)), _MOST_POINTS)]
+    return path((x(recall), y(precision)) for recall, precision in kept)
+
+
+def _thin(values: Sequence[_T], most: int) -> list[_T]:
+    """Keep at most so many values, evenly spaced, with both ends."""
+    if len(values) <= most:
+        return list(values)
+    return [values[i] for i in np.linspace(0, len(values) - 1, most).round().astype(int).tolist()]

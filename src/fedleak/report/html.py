@@ -1,0 +1,163 @@
+"""One self-contained HTML page: verdicts first, then the evidence, then everything needed to repeat it.
+
+The page uses no network, no script and no font but the reader's own; its content security policy says so to the
+browser. Names and plans come from outside and are escaped wherever they stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import msgspec
+from markupsafe import Markup
+
+from fedleak.report import figures, reading
+from fedleak.report.reading import Run, Scene, scenes
+from fedleak.score.result import Audit, Detail, PerUser, Score
+from fedleak.trace.files import private_folder, write_atomic
+
+__all__ = ["write", "render"]
+
+_MOST_NAMED = 12  # users named in a table at each end; results.json has them all
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What one attack found on one run."""
+
+    run: Run
+    score: Score | None
+    others: tuple[Score, ...]  # the other metrics
+    figures: tuple[tuple[Markup, str], ...]  # drawing and caption
+    named: tuple[PerUser, ...]
+    left_out: int
+
+
+def write(audit: Audit, path: Path) -> Path:
+    """Write the page whole or not at all, readable by its owner only: it names people."""
+    page = render(audit)
+    path = Path(path)
+    private_folder(path.parent)
+    write_atomic(path, page.encode("utf-8"))
+    return path
+
+
+def render(audit: Audit) -> str:
+    """Draw the page; the same audit always gives the same text."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("fedleak.report"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        # A name must not reach the page with characters that a browser acts on instead of showing.
+        finalize=lambda value: (
+            value if isinstance(value, Markup) or not isinstance(value, str) else reading.printable(value)
+        ),
+    )
+    environment.filters.update(
+        number=reading.number,
+        percent=reading.percent,
+        times=reading.times,
+        interval=reading.interval,
+        setting=reading.setting,
+        metric=lambda name: reading.METRICS.get(name, name),
+        spaced=lambda name: str(name).replace("_", " "),
+    )
+    told = scenes(audit)
+    return environment.get_template("report.html").render(
+        audit=audit,
+        scenes=[_scene(scene, f"s{position}") for position, scene in enumerate(told)],
+        exceeded=[score for score in audit.scores if score.exceeded and score.limit is not None],
+        resolved=msgspec.json.format(msgspec.json.encode(audit.resolved), indent=2).decode(),
+        run_label=reading.run_label,
+        style=Markup(environment.get_template("style.css").render()),  # our own file, never an audit's words
+    )
+
+
+def _scene(scene: Scene, name: str) -> Mapping[str, Any]:
+    """Everything the template says about one adversary and one game."""
+    best = scene.undefended.strongest(scene.metric) if scene.undefended else None
+    held, control = reading.control_held(scene)
+    return {
+        "name": name,
+        "scene": scene,
+        "best": best,
+        "top1": scene.undefended.score(best.attack, "top1") if best and scene.undefended else None,
+        "leaks": reading.leaks,
+        "verdict": reading.verdict,
+        "found": reading.found(scene.undefended, scene.metric) if scene.undefended else "",
+        "control_held": held,
+        "control": control,
+        "helped": [(run, reading.helped(scene, run)) for run in scene.defended],
+        "trade_off": figures.trade_off(f"{name}-trade", scene),
+        "comparison": figures.comparison(f"{name}-compare", scene),
+        "attacks": [(attack, _evidence(scene, attack, f"{name}-a{i}")) for i, attack in enumerate(scene.attacks)],
+    }
+
+
+def _evidence(scene: Scene, attack: str, name: str) -> list[Evidence]:
+    control = next((_detail(run, attack) for run in scene.controls), None)
+    found = []
+    for run in scene.runs:
+        detail, score = _detail(run, attack), run.score(attack, scene.metric)
+        if detail is None and score is None:
+            continue
+        drawn = [] if detail is None else _figures(detail, score, control, f"{name}-{run.key}")
+        named, left_out = _named(detail)
+        found.append(
+            Evidence(
+                run=run,
+                score=score,
+                others=tuple(s for s in run.scores if s.attack == attack and s.metric != scene.metric),
+                figures=tuple(drawn),
+                named=named,
+                left_out=left_out,
+            )
+        )
+    return found
+
+
+def _detail(run: Run, attack: str) -> Detail | None:
+    return next((detail for detail in run.details if detail.attack == attack), None)
+
+
+def _figures(detail: Detail, score: Score | None, control: Detail | None, name: str) -> list[tuple[Markup, str]]:
+    beside = control if control is not detail else None
+    drawn = [
+        (
+            figures.null_distribution(f"{name}-null", detail, score),
+            "What luck would give. Grey: the score each time the identities are permuted. Line and shade: the score "
+            "and its interval.",
+        ),
+        (
+            figures.per_user(f"{name}-users", detail, score),
+            "Who is exposed. One bar per user: how surely their updates are found among all. A low mean can still "
+            "hide people who are always found.",
+        ),
+        (
+            figures.precision_recall(f"{name}-pr", detail, beside),
+            "How far the attacker's word can be trusted. Left: only its surest claims; right: all of them."
+            + (" Dashed: the control." if beside else ""),
+        ),
+        (
+            figures.confusion(f"{name}-who", detail),
+            "Who is taken for whom, among the most identifiable users (first) and the least (last). Darker: more "
+            "often; on the diagonal the name is right.",
+        ),
+    ]
+    return [(drawing, caption) for drawing, caption in drawn if drawing is not None]
+
+
+def _named(detail: Detail | None) -> tuple[tuple[PerUser, ...], int]:
+    """The users at both ends: those most at risk, and those whom the attack misses."""
+    if detail is None:
+        return (), 0
+    users = sorted(detail.users, key=lambda user: (-user.ap, user.user))
+    if len(users) <= 2 * _MOST_NAMED:
+        return tuple(users), 0
+    return (*users[:_MOST_NAMED], *users[-_MOST_NAMED:]), len(users) - 2 * _MOST_NAMED

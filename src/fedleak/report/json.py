@@ -1,0 +1,104 @@
+"""`results.json`: the stable, machine-readable result (docs/reference/results.md)."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fedleak.errors import TraceError
+from fedleak.score.result import SCHEMA, Audit, Score
+from fedleak.trace.files import private_folder, read_whole, write_atomic
+
+__all__ = ["NAME", "encode", "write", "read"]
+
+NAME = "results.json"
+
+_METRICS = ("ap", "top1", "top5")
+
+
+class _Version(msgspec.Struct):
+    schema: int
+
+
+def write(audit: Audit, folder: Path) -> Path:
+    """Write an audit's result whole or not at all, readable by its owner only: it names people."""
+    folder = Path(folder)
+    content = encode(audit)
+    private_folder(folder)
+    write_atomic(folder / NAME, content)
+    return folder / NAME
+
+
+def encode(audit: Audit) -> bytes:
+    """Write an audit as JSON; the same audit always gives the same bytes.
+
+    JSON has no NaN, and a score that is not a number is a bug in what made it: it is refused here rather than turned
+    into a null that no reader expects.
+    """
+    tidy = msgspec.structs.replace(audit, scores=_in_order(audit))
+    _refuse_nan(msgspec.to_builtins(tidy), "audit")
+    return msgspec.json.format(msgspec.json.encode(tidy), indent=1) + b"\n"
+
+
+def read(folder: Path) -> Audit:
+    """Read the result of an audit back."""
+    path = Path(folder) / NAME
+    if not path.exists():
+        raise TraceError(f"{path}: there is no result here yet; run `fedleak score` or `fedleak audit` first")
+    content = read_whole(path)
+    try:
+        found = msgspec.json.decode(content, type=_Version).schema
+        if found > SCHEMA:
+            raise TraceError(
+                f"{path}: written by a newer Fedleak (schema {found}, this one reads {SCHEMA}); upgrade Fedleak, "
+                "or score the trace again with this version"
+            )
+        if found < 1:
+            raise TraceError(f"{path}: schema {found} has never existed; score the trace again")
+        return msgspec.json.decode(content, type=Audit)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise TraceError(
+            f"{path}: damaged, or not a result of Fedleak ({error}); run `fedleak score` to make it again"
+        ) from error
+
+
+def _in_order(audit: Audit) -> list[Score]:
+    """Run by run (no defence, defences as the plan lists them, controls), then adversary, attack and metric."""
+    runs = list(dict.fromkeys(_run(score) for score in audit.scores))
+    attacks = [*audit.attacks]
+    adversaries = [threat.name for threat in audit.threats]
+
+    def place(score: Score) -> tuple[Any, ...]:
+        return (
+            score.control is not None,
+            score.defence is not None,
+            runs.index(_run(score)),
+            _rank(score.adversary, adversaries),
+            score.game,
+            _rank(score.attack, attacks),
+            _rank(score.metric, _METRICS),
+        )
+
+    return sorted(audit.scores, key=place)
+
+
+def _run(score: Score) -> bytes:
+    return msgspec.json.encode((score.defence, score.control), order="deterministic")
+
+
+def _rank(name: str, known: Any) -> tuple[int, str]:
+    return (known.index(name) if name in known else len(known), name)
+
+
+def _refuse_nan(value: Any, place: str) -> None:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{place} is {value}, which a result must never hold")
+    if isinstance(value, dict):
+        for key, item in value.items():
+            _refuse_nan(item, f"{place}.{key}")
+    elif isinstance(value, (list, tuple)):
+        for position, item in enumerate(value):
+            _refuse_nan(item, f"{place}[{position}]")

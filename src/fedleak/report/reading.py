@@ -1,0 +1,317 @@
+"""How every report reads an audit: scenes, runs, the strongest attack, and the sentences that say what was shown.
+
+The terminal and the page say the same thing because both take their words from here.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fedleak.score.result import Audit, Detail, Score, Threat, Utility
+
+__all__ = [
+    "Run",
+    "Scene",
+    "scenes",
+    "leaks",
+    "verdict",
+    "found",
+    "control_held",
+    "helped",
+    "changed",
+    "run_label",
+    "setting",
+    "number",
+    "interval",
+    "percent",
+    "times",
+    "printable",
+]
+
+METRICS = {"ap": "average precision", "top1": "top-1", "top5": "top-5"}
+_QUESTIONS = {"identify": "Who of these people sent this update?"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One federation as one adversary attacked it: undefended, under a defence, or as a control."""
+
+    label: str
+    key: str  # A, B, C ...: the same letter in every figure and table
+    defended: bool
+    control: str | None
+    scores: tuple[Score, ...]
+    details: tuple[Detail, ...]
+
+    def of(self, metric: str) -> tuple[Score, ...]:
+        """The scores of one metric, one per attack."""
+        return tuple(score for score in self.scores if score.metric == metric)
+
+    def score(self, attack: str, metric: str) -> Score | None:
+        """The score of one attack, if that attack was played on this run."""
+        return next((score for score in self.of(metric) if score.attack == attack), None)
+
+    def strongest(self, metric: str) -> Score | None:
+        """The attack that a defender must fear: the one whose interval begins highest."""
+        return max(self.of(metric), key=lambda score: (score.low, score.value), default=None)
+
+    @property
+    def utility(self) -> Utility | None:
+        """How good the model of this run is."""
+        return next((score.utility for score in self.scores if score.utility is not None), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """One adversary playing one game against every run."""
+
+    adversary: str
+    game: str
+    metric: str  # the one that verdicts are about: ap, unless the game has none
+    threat: Threat | None
+    attacks: tuple[str, ...]
+    runs: tuple[Run, ...]
+
+    @property
+    def question(self) -> str:
+        """What the adversary tries to answer."""
+        return _QUESTIONS.get(self.game, f"The game '{self.game}'.")
+
+    @property
+    def undefended(self) -> Run | None:
+        """The run that everything else is compared with."""
+        return next((run for run in self.runs if not run.defended and run.control is None), None)
+
+    @property
+    def defended(self) -> tuple[Run, ...]:
+        """The runs under a defence, in the plan's order."""
+        return tuple(run for run in self.runs if run.defended and run.control is None)
+
+    @property
+    def controls(self) -> tuple[Run, ...]:
+        """The runs in which there is nothing personal to find."""
+        return tuple(run for run in self.runs if run.control is not None)
+
+
+def scenes(audit: Audit) -> tuple[Scene, ...]:
+    """Put the scores of an audit in the order in which they are told: no defence, each defence, each control."""
+    found: list[Scene] = []
+    pairs = dict.fromkeys((score.adversary, score.game) for score in audit.scores)
+    threats = {threat.name: threat for threat in audit.threats}
+    for adversary, game in pairs:
+        here = [score for score in audit.scores if (score.adversary, score.game) == (adversary, game)]
+        labels = {run_label(score.defence, score.control): score for score in here}
+        ordered = sorted(
+            labels, key=lambda label: (labels[label].control is not None, labels[label].defence is not None)
+        )
+        played = {score.attack for score in here}
+        metrics = list(dict.fromkeys(score.metric for score in here))
+        runs = (
+            Run(
+                label=label,
+                key=_letters(position),
+                defended=labels[label].defence is not None,
+                control=labels[label].control,
+                scores=tuple(s for s in here if run_label(s.defence, s.control) == label),
+                details=tuple(
+                    d
+                    for d in audit.details
+                    if (d.adversary, d.game) == (adversary, game) and run_label(d.defence, d.control) == label
+                ),
+            )
+            for position, label in enumerate(ordered)
+        )
+        found.append(
+            Scene(
+                adversary=adversary,
+                game=game,
+                metric="ap" if "ap" in metrics else metrics[0],
+                threat=threats.get(adversary),
+                attacks=tuple(dict.fromkeys([*(a for a in audit.attacks if a in played), *sorted(played)])),
+                runs=tuple(runs),
+            )
+        )
+    return tuple(found)
+
+
+def _letters(position: int) -> str:
+    return chr(ord("A") + position) if position < 26 else f"{chr(ord('A') + position % 26)}{position // 26}"
+
+
+def leaks(score: Score) -> bool:
+    """Whether an attack has shown a leak: its whole interval lies above chance."""
+    return score.low > score.chance
+
+
+def verdict(score: Score) -> str:
+    """What one score shows, in the fixed words of a verdict; a failed attack shows nothing about safety."""
+    if score.verdict:
+        return score.verdict
+    if leaks(score):
+        return f"leaks: {interval(score)}, chance {number(score.chance)}"
+    return f"no leak shown by this attack (n={score.n})"
+
+
+def found(run: Run, metric: str) -> str:
+    """One sentence on what the strongest attack found, for someone who has never seen such a number."""
+    best = run.strongest(metric)
+    if best is None:
+        return "No attack was scored on this run."
+    top = run.score(best.attack, "top1")
+    if top is None or best.game != "identify":
+        lead = f"The strongest attack, {best.attack}, reaches {METRICS.get(metric, metric)} {number(best.value)}"
+        return f"{lead}; guessing would manage {number(best.chance)}."
+    sentence = f"Out of {top.users} people, an update's sender is named correctly in {percent(top.value)} of cases"
+    guessing = f"guessing would manage {percent(top.chance)}"
+    if leaks(best):
+        return f"{sentence}; {guessing}."
+    return f"{sentence}; {guessing}. No attack was shown to beat guessing."
+
+
+def control_held(scene: Scene) -> tuple[bool | None, str]:
+    """Whether the control held (None: there was none), and what that means."""
+    scores = [score for run in scene.controls for score in run.of(scene.metric)]
+    if not scores:
+        return None, (
+            "No control was run, so this audit cannot tell what people's data gives away from what the set-up "
+            "itself gives away."
+        )
+    above = [score for score in scores if leaks(score)]
+    where = "where nobody's data has anything personal in it"
+    if not above:
+        many = "the attack does" if len(scores) == 1 else f"all {len(scores)} attacks do"
+        return True, (
+            f"The control holds: {where}, {many} no better than chance. "
+            "What is found without it comes from the people's own data."
+        )
+    names = ", ".join(f"{score.attack} ({number(score.value)}, chance {number(score.chance)})" for score in above)
+    return False, (
+        f"The control does not hold: {where}, {len(above)} of {len(scores)} attacks still beat chance: {names}. "
+        "Part of what the attacks find may come from the set-up and not from the people; read every score against it."
+    )
+
+
+def helped(scene: Scene, run: Run) -> str:
+    """One sentence on what a defence changed for the strongest attack, and what it cost."""
+    after = run.strongest(scene.metric)
+    if after is None:
+        return "No attack was scored under this defence."
+    baseline = scene.undefended.strongest(scene.metric) if scene.undefended else None
+    before = f" instead of {number(baseline.value)}" if baseline else ""
+    name = METRICS.get(scene.metric, scene.metric)
+    sentence = f"the strongest attack ({after.attack}) reaches {name} {number(after.value)}{before}"
+    if leaks(after):
+        sentence += f", still {times(after)} chance" if after.multiple is not None else ", still above chance"
+    else:
+        sentence += f", and no attack was shown to beat chance ({number(after.chance)})"
+    cost = changed(run.utility)
+    return f"{sentence}; {cost}." if cost else f"{sentence}."
+
+
+def changed(utility: Utility | None) -> str:
+    """What a defence did to the model, in words."""
+    if utility is None:
+        return ""
+    now = f"{utility.metric} {number(utility.value)}"
+    if utility.undefended is None:
+        return now
+    gain = utility.value - utility.undefended
+    if abs(gain) < 0.0005:
+        return f"{now}, unchanged"
+    better = (gain > 0) == utility.higher_is_better
+    return f"{now}, {'better' if better else 'worse'} by {abs(gain):.3f}"
+
+
+def run_label(defence: Mapping[str, Any] | None, control: str | None) -> str:
+    """Name a run in a table.
+
+    >>> run_label(None, None), run_label({"name": "noise", "sigma": 0.5}, None), run_label(None, "iid")
+    ('no defence', 'noise (sigma=0.5)', 'IID control')
+    """
+    parts = []
+    if control is not None:
+        parts.append(f"{control.upper() if control == 'iid' else control} control")
+    if defence is not None:
+        rest = ", ".join(f"{key}={setting(value)}" for key, value in defence.items() if key != "name")
+        name = str(defence.get("name", "defence"))
+        parts.append(f"{name} ({rest})" if rest else name)
+    return printable(", ".join(parts) or "no defence")
+
+
+def setting(value: Any) -> str:
+    """Write a value of a plan as a person would.
+
+    >>> setting({"lr": 0.05, "layers": [32, 10], "stratify": True, "clip": None})
+    'lr=0.05, layers=[32, 10], stratify=yes, clip=none'
+    """
+    match value:
+        case None:
+            return "none"
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:g}"
+        case Mapping():
+            return ", ".join(f"{key}={setting(item)}" for key, item in value.items())
+        case str():
+            return printable(value)
+        case Iterable():
+            return f"[{', '.join(setting(item) for item in value)}]"
+    return str(value)
+
+
+def number(value: float) -> str:
+    """Two decimals, and at least two significant digits where a share is small: a chance of 0.007 is not 0.01.
+
+    >>> number(0.4142), number(0.034), number(0.0069), number(0.0)
+    ('0.41', '0.034', '0.0069', '0.00')
+    """
+    return f"{value:.{_places(value)}f}"
+
+
+def _places(value: float) -> int:
+    size = abs(value)
+    return 2 if size >= 0.0995 or size < 0.00005 else 3 if size >= 0.00995 else 4
+
+
+def interval(score: Score) -> str:
+    """A score with its interval, all three to the same place."""
+    places = _places(score.value)
+    return f"{score.value:.{places}f} [{score.low:.{places}f}, {score.high:.{places}f}]"
+
+
+def percent(share: float) -> str:
+    """Whole per cents, never rounded to a false certainty.
+
+    >>> percent(0.614), percent(0.007), percent(0.9991), percent(1.0)
+    ('61%', '0.7%', 'over 99%', '100%')
+    """
+    if 0.995 <= share < 1:
+        return "over 99%"
+    if 0 < share < 0.0005:
+        return "under 0.1%"
+    return f"{100 * share:.1f}%" if 0 < share < 0.0095 else f"{100 * share:.0f}%"
+
+
+def times(score: Score) -> str:
+    """How many times chance a score is.
+
+    A chance of exactly zero has no multiple; it stays a dash.
+    """
+    if score.multiple is None:
+        return "-"
+    return f"{score.multiple:.1f}x" if score.multiple < 99.95 else f"{score.multiple:.0f}x"
+
+
+def printable(text: str) -> str:
+    """Replace what a terminal or a browser would act on instead of showing: escapes, overrides of text direction.
+
+    >>> printable("a\\x1b[2Jb")
+    'a\ufffd[2Jb'
+    """
+    kept = {"\n", "\t"}
+    hidden = {"Cc", "Cf", "Cs"}
+    return "".join(c if c in kept or unicodedata.category(c) not in hidden else "\ufffd" for c in text)

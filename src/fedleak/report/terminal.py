@@ -1,0 +1,135 @@
+"""The result in the terminal: a short story, then one table. Colour only repeats what the words say."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from fedleak.report.reading import (
+    METRICS,
+    Run,
+    Scene,
+    control_held,
+    found,
+    helped,
+    interval,
+    leaks,
+    number,
+    percent,
+    printable,
+    run_label,
+    scenes,
+    times,
+    verdict,
+)
+from fedleak.score.result import Audit, Score, Utility
+
+__all__ = ["show"]
+
+
+def show(audit: Audit, console: Console) -> None:
+    """Tell a person who never heard of the papers what an audit found, then give the numbers."""
+    console.print()
+    console.print(Text(printable(audit.title), style="bold"))
+    if audit.story:
+        console.print(Text(printable(audit.story)))
+    for scene in scenes(audit):
+        console.print()
+        _story(scene, console)
+        console.print()
+        _tables(scene, console)
+        console.print(Text(_note(scene), style="dim"))
+    for score in (score for score in audit.scores if score.exceeded and score.limit is not None):
+        console.print(Text(f"Over the plan's limit: {_over(score)}", style="bold red"))
+
+
+def _story(scene: Scene, console: Console) -> None:
+    threat = scene.threat
+    _point(console, "Who attacks", f"{scene.adversary}: {threat.summary}" if threat else scene.adversary)
+    if threat is not None:
+        _point(console, "They see", "; ".join(threat.sees) or "nothing")
+        if threat.powers:
+            _point(console, "They can", "; ".join(threat.powers))
+    _point(console, "They ask", scene.question)
+    if scene.undefended is not None:
+        best = scene.undefended.strongest(scene.metric)
+        shown = best is not None and leaks(best)
+        _point(console, "They found", found(scene.undefended, scene.metric), "bold red" if shown else "bold")
+        if best is not None:
+            _point(console, "", f"{best.attack}, {METRICS.get(scene.metric, scene.metric)}: {verdict(best)}")
+    held, words = control_held(scene)
+    _point(console, "Control", words, "" if held else "yellow")
+    for run in scene.defended:
+        _point(console, "Defence", f"{run.label}: {helped(scene, run)}")
+
+
+def _point(console: Console, name: str, text: str, style: str = "") -> None:
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(width=11, no_wrap=True)
+    grid.add_column(overflow="fold")
+    grid.add_row(Text(name, style="bold"), Text(printable(text), style=style))
+    console.print(grid)
+
+
+def _tables(scene: Scene, console: Console) -> None:
+    """One table in strips: a line per run with its utility, then its attacks under the same columns."""
+    level = next((score.level for run in scene.runs for score in run.scores), 0.95)
+    name = {"ap": "AP"}.get(scene.metric, METRICS.get(scene.metric, scene.metric))
+    first = max(20, *(len(attack) + 2 for attack in scene.attacks))
+    head = _strip(first)
+    head.add_row(*(Text(t, style="bold") for t in ("", f"{name} [{level:.0%} interval]", "chance", "times", "top-1")))
+    console.print(head)
+    for run in scene.runs:
+        line = Table.grid(padding=(0, 2), expand=False)
+        # Utility belongs to the run, not to an attack on it, so it stands once, on the run's own line.
+        line.add_row(Text(run.label, style="bold"), Text(_utility(run.utility)))
+        console.print(line)
+        strip = _strip(first)
+        for attack in scene.attacks:
+            if (score := run.score(attack, scene.metric)) is not None:
+                strip.add_row(*_row(run, score))
+        console.print(strip)
+
+
+def _strip(first: int) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(width=first, overflow="fold")
+    table.add_column(width=22, no_wrap=True)
+    for _ in ("chance", "times", "top-1"):
+        table.add_column(width=7, justify="right", no_wrap=True)
+    return table
+
+
+def _row(run: Run, score: Score) -> tuple[Text, ...]:
+    top = run.score(score.attack, "top1")
+    style = "red" if leaks(score) else ""
+    return (
+        Text(f"  {printable(score.attack)}"),
+        Text(interval(score), style=style),
+        Text(number(score.chance)),
+        Text(times(score), style=style),
+        Text(percent(top.value) if top else ""),
+    )
+
+
+def _utility(utility: Utility | None) -> str:
+    if utility is None:
+        return ""
+    change = "" if utility.undefended is None else f" ({utility.value - utility.undefended:+.3f} against no defence)"
+    return f"{utility.metric} {number(utility.value)}{change}"
+
+
+def _note(scene: Scene) -> str:
+    asked = max((score.n for run in scene.runs for score in run.scores), default=0)
+    return (
+        f"n={asked} questions a run. Chance is the same score with identities permuted. An attack that finds nothing "
+        "shows only that this attack finds nothing."
+    )
+
+
+def _over(score: Score) -> str:
+    return (
+        f"{score.attack} on {run_label(score.defence, score.control)} ({score.adversary}): the interval of {METRICS.get(score.metric, score.metric)} begins "
+        f"at {number(score.low)}, the limit is {number(score.limit or 0.0)}"
+    )
