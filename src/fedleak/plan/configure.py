@@ -57,7 +57,7 @@ def shown(value: Any) -> str:
 def plain(component: Any) -> dict[str, Any]:
     """The settings of a configured thing as plain data, its registered name first."""
     name = getattr(type(component), "name", None)
-    settings: dict[str, Any] = msgspec.to_builtins(
-        {f.name: getattr(component, f.name) for f in dataclasses.fields(component)}, builtin_types=()
-    )
+    fields = {f.name: getattr(component, f.name) for f in dataclasses.fields(component)}
+    # Through JSON and back, so that it compares equal to what is read from disk (a tuple becomes a list).
+    settings: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(fields))
     return {"name": name, **settings} if isinstance(name, str) else settings

@@ -122,6 +122,7 @@ class Plan:
     attacks: tuple[Any, ...]  # attacks.Attack
     adversaries: tuple[Any, ...]  # views.Adversary
     defences: tuple[tuple[Any, ...], ...]  # alternatives, each one or more federation.Defence
+    deployed: int | None  # which of the defences is in use; the limits hold for that run, or for the undefended one
     limits: Mapping[str, float]  # metric -> the lower end of an interval must not exceed it
     text: str = ""  # the file as it was written
     resolved: Mapping[str, Any] = field(default_factory=dict)  # the same as plain data, with every default

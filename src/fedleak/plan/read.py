@@ -84,6 +84,13 @@ def parse(text: str, source: str = "plan") -> Plan:
     for attack in attacks:
         for adversary in adversaries:
             playable(attack, adversary, source)
+    deployed = [
+        i
+        for i, t in enumerate(top.get("defence", []))
+        if convert(t.get("deployed", False), bool, f"{source} [[defence]] {i + 1} deployed")
+    ]
+    if len(deployed) > 1:
+        raise PlanError(f"{source} [[defence]]: only one can be deployed; combine several with also = [...]")
     refuse_twice([plain(a) for a in attacks], f"{source} [[attack]]")
     refuse_twice([[plain(d) for d in a] for a in defences], f"{source} [[defence]]")
     refuse_twice(list(top.get("seeds", ())), f"{source}: seeds")
@@ -99,6 +106,7 @@ def parse(text: str, source: str = "plan") -> Plan:
         "audit": plain(audit),
         "attack": [plain(a) for a in attacks],
         "defence": [[plain(d) for d in a] for a in defences],
+        "deployed": deployed[0] if deployed else None,
         "limits": limits(top.get("limits", {}), f"{source} [limits]"),
     }
     return Plan(
@@ -110,6 +118,7 @@ def parse(text: str, source: str = "plan") -> Plan:
         attacks=attacks,
         adversaries=adversaries,
         defences=defences,
+        deployed=resolved["deployed"],
         limits=resolved["limits"],
         text=text,
         resolved=resolved,
@@ -142,7 +151,8 @@ def alternative(table: Any, where: str) -> tuple[Any, ...]:
     also = table.get("also", [])
     if not isinstance(also, list):
         raise PlanError(f"{where} also: expected a list of tables with a name")
-    first = component("defence", {key: value for key, value in table.items() if key != "also"}, where)
+    own_keys = {key: value for key, value in table.items() if key not in ("also", "deployed")}
+    first = component("defence", own_keys, where)
     return (first, *(component("defence", t, f"{where} also {i}") for i, t in enumerate(also, 1)))
 
 

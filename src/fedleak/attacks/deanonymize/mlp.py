@@ -45,7 +45,7 @@ class Mlp(OneLayer):
         step = 0
         for _ in range(self.epochs):
             order = torch.from_numpy(rng.permutation(len(known)))
-            for rows in order.split(self.batch):
+            for rows in torch.split(order, self.batch):
                 hidden = torch.relu(functional.linear(known[rows], weights[0], weights[1]))
                 kept = torch.rand(hidden.shape, generator=noise) >= self.dropout
                 logits = functional.linear(hidden * kept / (1 - self.dropout), weights[2], weights[3])

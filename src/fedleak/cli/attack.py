@@ -1,0 +1,31 @@
+"""fedleak attack: the second step of an audit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from fedleak import pipeline
+from fedleak.cli.options import bar, jobs_option, opened, out_option, plan_argument
+
+__all__ = ["command"]
+
+
+@click.command("attack")
+@plan_argument
+@out_option
+@jobs_option
+def command(plan: str, out: Path | None, jobs: int | None) -> None:
+    """Play the attacks of a PLAN on federations that are already trained.
+
+    Attacks may be added to a plan after training; only those not played yet are played.
+
+    \b
+    Example:
+      fedleak attack my-plan.toml --out results/
+    """
+    chosen, folder = opened(plan, out)
+    with bar() as progress:
+        pipeline.attack(chosen, folder, progress, jobs)
+    click.echo(f"played; next: fedleak score {plan} --out {folder}")

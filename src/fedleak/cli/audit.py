@@ -1,0 +1,43 @@
+"""fedleak audit: everything that a plan asks for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from fedleak import pipeline
+from fedleak.cli.options import bar, console, jobs_option, opened, out_option, plan_argument
+from fedleak.report import terminal
+from fedleak.score.result import Audit
+
+__all__ = ["command", "conclude"]
+
+
+@click.command("audit")
+@plan_argument
+@out_option
+@jobs_option
+def command(plan: str, out: Path | None, jobs: int | None) -> int:
+    """Train the federations of a PLAN, attack them, score the attacks and write the report.
+
+    PLAN is a TOML file or the name of a shipped plan. Interrupted, the same command goes on where it stopped.
+
+    \b
+    Examples:
+      fedleak audit demo
+      fedleak audit my-plan.toml --out results/
+    """
+    chosen, folder = opened(plan, out)
+    with bar() as progress:
+        result = pipeline.audit(chosen, folder, progress, jobs)
+    return conclude(result, folder)
+
+
+def conclude(result: Audit, folder: Path) -> int:
+    """Show the result, say where the report lies, and return the exit code that the plan's limits ask for."""
+    screen = console()
+    terminal.show(result, screen)
+    screen.print(f"Report: {folder / 'report.html'}", soft_wrap=True)
+    screen.print(f"Data:   {folder / 'results.json'}", soft_wrap=True)
+    return 3 if any(score.exceeded for score in result.scores) else 0

@@ -1,0 +1,30 @@
+"""fedleak check: is a plan valid?"""
+
+from __future__ import annotations
+
+import click
+import msgspec
+
+from fedleak.cli.options import opened, plan_argument
+
+__all__ = ["command"]
+
+
+@click.command("check")
+@plan_argument
+@click.option("--resolved", is_flag=True, help="Print the plan as JSON with every default filled in.")
+def command(plan: str, resolved: bool) -> None:
+    """Check a PLAN without running it.
+
+    \b
+    Examples:
+      fedleak check my-plan.toml
+      fedleak check demo --resolved
+    """
+    chosen, _ = opened(plan, None)
+    if resolved:
+        click.echo(msgspec.json.format(msgspec.json.encode(chosen.resolved), indent=2).decode())
+        return
+    runs = (1 + len(chosen.audit.controls) + len(chosen.defences)) * len(chosen.seeds)
+    plays = runs * len(chosen.attacks) * len(chosen.adversaries)
+    click.echo(f"{plan}: valid; trains {runs} federations of {chosen.federation.rounds} rounds, plays {plays} attacks")

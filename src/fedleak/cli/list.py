@@ -1,0 +1,72 @@
+"""fedleak list: everything with a name."""
+
+from __future__ import annotations
+
+import click
+from rich.table import Table
+
+from fedleak import registry
+from fedleak.cli.options import console
+from fedleak.core import words
+from fedleak.plan import shipped
+from fedleak.plan.read import read
+from fedleak.views.adversaries import everyone
+from fedleak.views.matrix import matrix
+
+__all__ = ["command"]
+
+_KINDS: dict[str, registry.Kind] = {
+    "attacks": "attack",
+    "defences": "defence",
+    "datasets": "dataset",
+    "models": "model",
+    "adversaries": "adversary",
+}
+
+
+@click.command("list")
+@click.argument("kind", required=False, type=click.Choice([*_KINDS, "plans"]))
+@click.option("--matrix", "show_matrix", is_flag=True, help="Which adversary can play which attack.")
+def command(kind: str | None, show_matrix: bool) -> None:
+    """List attacks, defences, data sets, models, adversaries and shipped plans.
+
+    \b
+    Examples:
+      fedleak list
+      fedleak list attacks
+      fedleak list --matrix
+    """
+    if show_matrix:
+        return show()
+    for name in [kind] if kind else [*_KINDS, "plans"]:
+        click.echo(f"{name}:")
+        entries = plans() if name == "plans" else described(_KINDS[name])
+        for entry, text in entries:
+            click.echo(f"  {entry:<20} {text}")
+
+
+def described(kind: registry.Kind) -> list[tuple[str, str]]:
+    """Names with one line each: what the thing says of itself."""
+    rows = []
+    for name in registry.names(kind):
+        found = registry.load(kind, name)
+        text = getattr(found, "summary", None) or (found.__doc__ or "").splitlines()[0]
+        rows.append((name, str(text)))
+    return rows
+
+
+def plans() -> list[tuple[str, str]]:
+    """Shipped plans with their titles."""
+    return [(name, read(shipped.find(name)).title) for name in shipped.names()]
+
+
+def show() -> None:
+    """Attacks against adversaries, as it follows from what both declare."""
+    attacks = {name: registry.load("attack", name) for name in registry.names("attack")}
+    adversaries = everyone()
+    table = Table("attack", "needs", *(adversary.name for adversary in adversaries))
+    for row in matrix({name: attack.needs for name, attack in attacks.items()}, adversaries):
+        marks = ["yes" if not row.lacks[adversary.name] else "-" for adversary in adversaries]
+        table.add_row(row.attack, words(row.needs), *marks)
+    console().print(table)
+    click.echo("-: the adversary does not see what the attack needs; a plan that pairs them is refused.")

@@ -1,0 +1,77 @@
+"""Options and habits that the verbs share."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from fedleak.plan.plan import Plan
+from fedleak.plan.read import read
+from fedleak.plan.shipped import find
+
+__all__ = ["plan_argument", "out_option", "jobs_option", "opened", "Bar", "bar", "console"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+plan_argument = click.argument("plan", metavar="PLAN")
+out_option = click.option(
+    "--out", type=click.Path(path_type=Path, file_okay=False), help="Output folder; default: fedleak-PLAN here."
+)
+jobs_option = click.option("--jobs", type=click.IntRange(1), help="Processes at a time; default: one per core.")
+
+
+def opened(plan: str, out: Path | None) -> tuple[Plan, Path]:
+    """Read a plan given as a file or by name, and settle where its results go."""
+    path = find(plan)
+    return read(path), out or Path(f"fedleak-{path.stem}")
+
+
+def console() -> Console:
+    """Where results are shown; 80 columns where the width is not known."""
+    return Console(width=None if sys.stdout.isatty() else 100, highlight=False)
+
+
+class Bar:
+    """Progress with time left, on standard error so that results can be piped."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+        self.task: TaskID | None = None
+
+    def stage(self, text: str, units: float) -> None:
+        """Begin a stage; without a terminal one line says so, because no bar can be drawn."""
+        if self.task is not None:
+            self.progress.update(self.task, completed=self.progress.tasks[-1].total)
+        self.task = self.progress.add_task(text, total=max(units, 1e-9))
+        if units == 0:
+            self.progress.update(self.task, completed=1e-9)
+        if not self.progress.console.is_terminal:
+            self.progress.console.print(f"{text} ...")
+
+    def tick(self, units: float) -> None:
+        """Move on."""
+        assert self.task is not None
+        self.progress.advance(self.task, units)
+
+
+@contextmanager
+def bar() -> Iterator[Bar]:
+    """Show a bar for every stage while the work goes on."""
+    errors = Console(stderr=True, highlight=False)
+    columns = (
+        TextColumn("{task.description:<24}"),
+        BarColumn(bar_width=None),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(elapsed_when_finished=False),
+    )
+    with Progress(*columns, console=errors, disable=not errors.is_terminal) as progress:
+        yield Bar(progress)

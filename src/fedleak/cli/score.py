@@ -1,0 +1,29 @@
+"""fedleak score: the third step of an audit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from fedleak import pipeline
+from fedleak.cli.options import bar, opened, out_option, plan_argument
+
+__all__ = ["command"]
+
+
+@click.command("score")
+@plan_argument
+@out_option
+def command(plan: str, out: Path | None) -> int:
+    """Score the attacks of a PLAN that were played, and write results.json.
+
+    \b
+    Example:
+      fedleak score my-plan.toml --out results/
+    """
+    chosen, folder = opened(plan, out)
+    with bar() as progress:
+        result = pipeline.score(chosen, folder, progress)
+    click.echo(f"scored: {folder / 'results.json'}; next: fedleak report {folder}")
+    return 3 if any(score.exceeded for score in result.scores) else 0

@@ -1,0 +1,29 @@
+"""fedleak train: the first step of an audit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from fedleak import pipeline
+from fedleak.cli.options import bar, jobs_option, opened, out_option, plan_argument
+
+__all__ = ["command"]
+
+
+@click.command("train")
+@plan_argument
+@out_option
+@jobs_option
+def command(plan: str, out: Path | None, jobs: int | None) -> None:
+    """Train the federations of a PLAN and record them; attack them later.
+
+    \b
+    Example:
+      fedleak train my-plan.toml --out results/
+    """
+    chosen, folder = opened(plan, out)
+    with bar() as progress:
+        pipeline.train(chosen, folder, progress, jobs)
+    click.echo(f"trained; next: fedleak attack {plan} --out {folder}")

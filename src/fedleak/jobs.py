@@ -1,0 +1,108 @@
+"""Run independent jobs on all cores, with progress, without oversubscribing them."""
+
+from __future__ import annotations
+
+import multiprocessing
+import multiprocessing.queues
+import os
+import queue
+import signal
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any
+
+import torch
+from threadpoolctl import threadpool_limits
+
+from fedleak.errors import FedleakError
+
+__all__ = ["cores", "run_jobs"]
+
+Job = Callable[..., None]
+Tick = Callable[[float], None]
+
+_ticks: Any = None  # the queue of a worker process, set by its initializer
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def run_jobs(jobs: Sequence[tuple[Job, tuple[Any, ...]]], processes: int, tick: Tick) -> None:
+    """Run every job once; each is called with its arguments and a `tick` that reports progress.
+
+    With one process they run here, one after another. The first failure stops the rest: what they had finished is on
+    disk, so nothing is lost.
+    """
+    if processes == 1 or len(jobs) == 1:
+        single_threaded()
+        for job, arguments in jobs:
+            job(*arguments, tick)
+        return
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["fedleak.pipeline"])
+    ticks = context.Queue()
+    pool = ProcessPoolExecutor(min(processes, len(jobs)), mp_context=context, initializer=enter, initargs=(ticks,))
+    try:
+        pending: set[Future[None]] = {pool.submit(work, job, arguments) for job, arguments in jobs}
+        while pending:
+            done, pending = wait(pending, timeout=0.2, return_when=FIRST_EXCEPTION)
+            drain(ticks, tick)
+            for future in done:
+                future.result()
+    except BrokenProcessPool as error:
+        raise FedleakError(
+            "a worker process was killed, perhaps for lack of memory; finished rounds are kept, "
+            "and the same command goes on from there (--jobs 1 needs less memory)"
+        ) from error
+    finally:
+        stop(pool)
+        drain(ticks, tick)
+        ticks.close()
+
+
+def stop(pool: ProcessPoolExecutor) -> None:
+    """End the workers at once: a trace survives that at any moment."""
+    workers = list((pool._processes or {}).values())
+    pool.shutdown(wait=False, cancel_futures=True)
+    for worker in workers:
+        worker.terminate()
+    for worker in workers:
+        worker.join(timeout=10)
+
+
+def drain(ticks: multiprocessing.queues.Queue[float], tick: Tick) -> None:
+    """Pass on the progress that the workers reported."""
+    while True:
+        try:
+            tick(ticks.get_nowait())
+        except (queue.Empty, OSError):
+            return
+
+
+def single_threaded() -> None:
+    """One thread in every numerical library: the jobs are the parallelism."""
+    torch.set_num_threads(1)
+    threadpool_limits(1)
+
+
+def enter(ticks: Any) -> None:
+    """Prepare a worker process; Ctrl-C is the main process's business."""
+    global _ticks
+    _ticks = ticks
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    single_threaded()
+
+
+def work(job: Job, arguments: tuple[Any, ...]) -> None:
+    """Run a job in a worker, which gives up when the main process is gone: nobody would read its result."""
+    parent = multiprocessing.parent_process()
+
+    def tick(units: float) -> None:
+        if parent is not None and not parent.is_alive():
+            os._exit(1)
+        _ticks.put(units)
+
+    job(*arguments, tick)

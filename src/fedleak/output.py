@@ -1,0 +1,56 @@
+"""The folder that an audit writes to: whose results it holds, and how long they took."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fedleak.errors import TraceError
+from fedleak.plan.plan import Plan
+from fedleak.trace.files import private_folder, read_whole, write_atomic
+
+__all__ = ["claim", "spend"]
+
+
+class _Folder(msgspec.Struct, kw_only=True):
+    """What an output folder says about itself."""
+
+    title: str
+    trained: dict[str, Any]
+    seconds: float = 0.0
+
+
+def claim(plan: Plan, out: Path) -> None:
+    """Refuse a folder that holds something else; attacks, defences and seeds may be added to a plan, its data not."""
+    trained = {key: plan.resolved[key] for key in ("dataset", "population", "model", "federation", "record")}
+    path = out / "audit.json"
+    if path.exists():
+        found = _read(out)
+        if found.trained != trained:
+            raise TraceError(
+                f"{out} holds the results of another plan ('{found.title}'); choose another folder with --out, "
+                "or delete this one"
+            )
+        return
+    if out.exists() and (not out.is_dir() or any(p.name != ".lock" for p in out.iterdir())):
+        raise TraceError(f"{out} is not an output folder of Fedleak and is not empty; choose another with --out")
+    private_folder(out)
+    write_atomic(path, msgspec.json.encode(_Folder(title=plan.title, trained=trained)))
+
+
+def _read(out: Path) -> _Folder:
+    """Read what an output folder says about itself."""
+    try:
+        return msgspec.json.decode(read_whole(out / "audit.json"), type=_Folder)
+    except msgspec.DecodeError as error:
+        raise TraceError(f"{out / 'audit.json'} is damaged ({error}); choose another folder with --out") from error
+
+
+def spend(out: Path, seconds: float) -> float:
+    """Add to the seconds that this folder has cost, over all attempts, and return them."""
+    found = _read(out)
+    found.seconds += seconds
+    write_atomic(out / "audit.json", msgspec.json.encode(found))
+    return found.seconds

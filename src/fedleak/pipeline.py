@@ -1,0 +1,128 @@
+"""The whole story: a plan becomes trained federations, attacks are played on them, claims are scored and reported."""
+
+from __future__ import annotations
+
+import time
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol
+
+from fedleak.errors import TraceError
+from fedleak.jobs import cores, run_jobs
+from fedleak.output import claim, spend
+from fedleak.plan.plan import Plan
+from fedleak.plan.read import parse
+from fedleak.report import html, json
+from fedleak.runs import Tick, attack_run, facts, played, runs, train_run
+from fedleak.score.assemble import RunResult, assemble, settings_key
+from fedleak.score.result import Audit
+from fedleak.trace.lock import locked
+
+__all__ = ["Progress", "audit", "train", "attack", "score", "report"]
+
+
+class Progress(Protocol):
+    """Told about each stage and every piece of work that is done in it."""
+
+    def stage(self, text: str, units: float) -> None:
+        """A stage of so many units begins."""
+        ...
+
+    def tick(self, units: float) -> None:
+        """Some units are done."""
+        ...
+
+
+def audit(plan: Plan, out: Path, progress: Progress, jobs: int | None = None) -> Audit:
+    """Do everything that a plan asks for, going on where an earlier attempt stopped."""
+    train(plan, out, progress, jobs)
+    attack(plan, out, progress, jobs)
+    result = score(plan, out, progress)
+    report(result, out)
+    return result
+
+
+def train(plan: Plan, out: Path, progress: Progress, jobs: int | None = None) -> None:
+    """Train every federation of the plan that is not trained yet."""
+    claim(plan, out)
+    with locked(out):
+        started = time.monotonic()
+        todo = [i for i, run in enumerate(runs(plan, out)) if facts(run) is None]
+        progress.stage(f"Training {len(todo)} federations", len(todo) * plan.federation.rounds)
+        processes = jobs or cores()
+        # Runs are the best parallelism; cores that no run needs go to the clients inside one.
+        workers = max(1, processes // max(1, len(todo)))
+        run_jobs([(train_job, (plan.text, str(out), i, workers)) for i in todo], processes, progress.tick)
+        spend(out, time.monotonic() - started)
+
+
+def attack(plan: Plan, out: Path, progress: Progress, jobs: int | None = None) -> None:
+    """Play every attack of the plan, as every adversary, on every trained federation."""
+    claim(plan, out)
+    with locked(out):
+        started = time.monotonic()
+        every = [
+            (i, a, b)
+            for i in range(len(runs(plan, out)))
+            for a in range(len(plan.attacks))
+            for b in range(len(plan.adversaries))
+        ]
+        progress.stage(f"Playing {len(every)} attacks", len(every))
+        run_jobs([(attack_job, (plan.text, str(out), *which)) for which in every], jobs or cores(), progress.tick)
+        spend(out, time.monotonic() - started)
+
+
+def score(plan: Plan, out: Path, progress: Progress) -> Audit:
+    """Compare every claim with the truth and write `results.json`."""
+    claim(plan, out)
+    every = runs(plan, out)
+    progress.stage("Scoring", len(every))
+    results: dict[Any, RunResult] = {}
+    for run in every:
+        found = facts(run)
+        if found is None:
+            raise TraceError(f"{run.folder} is not trained to the end; run `fedleak train` first")
+        result = results.setdefault(
+            run.variant.label,
+            RunResult(
+                defences=run.variant.defences,
+                control=run.variant.control,
+                deployed=run.variant.deployed,
+                facts=[],
+                played={(a.name, settings_key(a), b.name): [] for a in plan.attacks for b in plan.adversaries},
+            ),
+        )
+        result.facts.append(found)
+        for a in plan.attacks:
+            for b in plan.adversaries:
+                result.played[a.name, settings_key(a), b.name].append(played(run, a, b))
+        progress.tick(1)
+    audited = assemble(plan, list(results.values()), spend(out, 0.0))
+    json.write(audited, out)
+    return audited
+
+
+def report(result: Audit, out: Path) -> Path:
+    """Write the HTML report."""
+    path = out / "report.html"
+    html.write(result, path)
+    return path
+
+
+@cache
+def reread(text: str) -> Plan:
+    """A worker process reads the plan again from its text: only plain data crosses between processes."""
+    return parse(text)
+
+
+def train_job(text: str, out: str, index: int, workers: int, tick: Tick) -> None:
+    """Train one run, in a worker process."""
+    plan = reread(text)
+    train_run(plan, runs(plan, Path(out))[index], tick, workers)
+
+
+def attack_job(text: str, out: str, index: int, attack_index: int, adversary_index: int, tick: Tick) -> None:
+    """Play one attack on one run, in a worker process."""
+    plan = reread(text)
+    attack_run(runs(plan, Path(out))[index], plan.attacks[attack_index], plan.adversaries[adversary_index])
+    tick(1)

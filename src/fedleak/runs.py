@@ -1,0 +1,266 @@
+"""One run of an audit: a federation trained with one seed, undefended, as a control, or under a defence.
+
+A run's folder holds `trace/` (what happened), `truth/` (who is who), `prior/` (what the adversary knew beforehand),
+`claims/` (what each attack answered) and `run.json`, which is written last and marks the run as trained.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from fedleak.core import FloatArray, Layout, derive
+from fedleak.errors import AttackError, PlanError, TraceError, did_you_mean
+from fedleak.federation.federation import devices, initial, train
+from fedleak.federation.model import Model, Signature
+from fedleak.federation.utility import METRICS, centralised, chance, evaluate
+from fedleak.games.identify import identify
+from fedleak.plan.configure import plain
+from fedleak.plan.plan import Plan
+from fedleak.population.population import Examples
+from fedleak.population.prepare import Prepared, prepare
+from fedleak.score.assemble import Facts, settings_key
+from fedleak.score.result import Finding
+from fedleak.score.score import Played, check
+from fedleak.trace.files import private_folder, read_whole, write_atomic
+from fedleak.trace.header import Header
+from fedleak.trace.lock import locked
+from fedleak.trace.prior import Prior
+from fedleak.trace.reader import Trace
+from fedleak.trace.truth import Truth
+from fedleak.trace.writer import TraceWriter
+from fedleak.views.view import View
+
+__all__ = ["Variant", "Run", "variants", "runs", "train_run", "attack_run", "facts", "played"]
+
+Tick = Callable[[float], None]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What sets a run apart from the undefended one."""
+
+    defences: tuple[Any, ...] = ()
+    control: str | None = None
+    deployed: bool = False
+
+    @property
+    def label(self) -> str:
+        """A short name for folders: `plain`, `iid`, or the defence with a digest of its settings."""
+        if self.control:
+            return self.control
+        if not self.defences:
+            return "plain"
+        names = "+".join(defence.name for defence in self.defences)
+        return f"{names}-{digest([plain(defence) for defence in self.defences])[:6]}"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A variant with a seed, and where it lies."""
+
+    variant: Variant
+    seed: int
+    folder: Path
+    fingerprint: str
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return f"{self.variant.label}, seed {self.seed}"
+
+
+def digest(data: Any) -> str:
+    """A fingerprint of plain data."""
+    return hashlib.sha256(msgspec.json.encode(data, order="deterministic")).hexdigest()
+
+
+def variants(plan: Plan) -> list[Variant]:
+    """The undefended run first, then controls, then defences."""
+    return [
+        Variant(deployed=plan.deployed is None),
+        *(Variant(control=control) for control in plan.audit.controls),
+        *(Variant(defences=chosen, deployed=plan.deployed == i) for i, chosen in enumerate(plan.defences)),
+    ]
+
+
+def runs(plan: Plan, out: Path) -> list[Run]:
+    """Every run of a plan, in the order of its variants and seeds."""
+    trained = {key: plan.resolved[key] for key in ("dataset", "population", "model", "federation", "record")}
+    return [
+        Run(
+            variant=variant,
+            seed=seed,
+            folder=out / "runs" / variant.label / f"seed-{seed}",
+            fingerprint=digest([trained, variant.control, [plain(d) for d in variant.defences], seed]),
+        )
+        for variant in variants(plan)
+        for seed in plan.seeds
+    ]
+
+
+def facts(run: Run) -> Facts | None:
+    """What a trained run says about itself; None if it is not trained to the end."""
+    path = run.folder / "run.json"
+    if not path.exists():
+        return None
+    try:
+        found = msgspec.json.decode(read_whole(path), type=Facts)
+    except msgspec.DecodeError as error:
+        raise TraceError(f"{path} is damaged ({error}); delete {run.folder} and train again") from error
+    if found.fingerprint != run.fingerprint:
+        raise TraceError(f"{run.folder} holds a run of another plan; choose another --out")
+    return found
+
+
+def train_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
+    """Train a federation and record it, from where an earlier attempt stopped."""
+    private_folder(run.folder)
+    with locked(run.folder):
+        if facts(run) is not None:
+            return
+        started = time.monotonic()
+        prepared = prepare(plan.dataset, plan.population, run.seed, iid=run.variant.control == "iid")
+        model = fitting_model(plan, prepared)
+        members = devices(prepared.shares, run.seed)
+        users = [share.user for share in prepared.shares]
+        Truth(
+            users=tuple(user.id for user in users),
+            device_user={device.id: device.user for device in members},
+            attributes={user.id: dict(user.attributes) for user in users},
+        ).save(run.folder / "truth")
+        Prior(
+            candidates=tuple(user.id for user in users),
+            examples=tuple(share.prior for share in prepared.shares),
+            task=prepared.task,
+            outputs=prepared.outputs,
+        ).save(run.folder / "prior")
+        header = Header(
+            fingerprint=run.fingerprint,
+            rounds=plan.federation.rounds,
+            task=prepared.task,
+            model=plan.resolved["model"]["name"],
+            layout=model.layout,
+            devices=tuple(device.id for device in members),
+            shadow=tuple(device.shadow for device in members),
+            settings=plan.resolved["federation"],
+            defences=tuple(plain(defence) for defence in run.variant.defences),
+            dtype=plan.record.dtype,
+        )
+        writer = TraceWriter.open(run.folder / "trace", header)
+        if writer.weights is None:
+            writer.start(initial(model, run.seed))
+        tick(writer.rounds)
+        for done in train(
+            model,
+            members,
+            plan.federation,
+            run.variant.defences,
+            prepared.background,
+            run.seed,
+            start=writer.rounds,
+            weights=writer.weights,
+            workers=workers,
+        ):
+            writer.append(done)
+            tick(1)
+        weights = writer.weights
+        assert weights is not None
+        pooled = Examples.concat(part for share in prepared.shares for part in (share.private, share.prior))
+        central = None
+        if plan.federation.centralised and run.variant.label == "plain":
+            best = centralised(model, pooled, plan.federation, run.seed)
+            central = evaluate(model, best, prepared.test, prepared.task)
+        found = Facts(
+            fingerprint=run.fingerprint,
+            source=prepared.source,
+            users=len(users),
+            private_examples=sum(len(share.private) for share in prepared.shares),
+            prior_examples=sum(len(share.prior) for share in prepared.shares),
+            test_examples=len(prepared.test),
+            parameters=sum(layer.size for layer in model.layout),
+            layers={layer.name: layer.size for layer in model.layout},
+            utility_metric=METRICS[prepared.task].name,
+            higher_is_better=METRICS[prepared.task].higher_is_better,
+            utility=evaluate(model, weights, prepared.test, prepared.task),
+            chance=chance(pooled, prepared.test, prepared.task),
+            centralised=central,
+            dropped=sum(1 for _ in Trace.open(run.folder / "trace").dropped()),
+            seconds=time.monotonic() - started,
+            findings=[Finding(kind=f.kind, count=f.count, action=f.action, text=f.text) for f in prepared.findings],
+        )
+        write_atomic(run.folder / "run.json", msgspec.json.encode(found))
+
+
+def fitting_model(plan: Plan, prepared: Prepared) -> Model:
+    """Build the model and refuse, before anything is trained, what could only fail afterwards."""
+    if prepared.task not in plan.model.tasks:
+        raise PlanError(f"model '{plan.model.name}' cannot learn the task '{prepared.task.value}' of this data set")
+    for attack in plan.attacks:
+        if prepared.task not in attack.tasks:
+            raise PlanError(f"attack '{attack.name}' does not apply to the task '{prepared.task.value}'; remove it")
+    model: Model = plan.model.build(Signature(prepared.task, prepared.input_shape, prepared.outputs))
+    check_layers(plan, model.layout)
+    return model
+
+
+def check_layers(plan: Plan, layout: Layout) -> None:
+    """Refuse an attack on a layer that the model does not have."""
+    names = [layer.name for layer in layout]
+    for attack in plan.attacks:
+        wanted = getattr(attack, "layer", "last")
+        if wanted != "last" and wanted not in names:
+            raise PlanError(
+                f"attack '{attack.name}': model '{plan.model.name}' has no layer '{wanted}'"
+                f"{did_you_mean(wanted, ['last', *names])}"
+            )
+
+
+def claims_path(run: Run, attack: Any, adversary: Any) -> Path:
+    """Where an attack's claims lie; other settings of the attack have another file."""
+    return run.folder / "claims" / f"{attack.name}-{digest(settings_key(attack))[:8]}@{adversary.name}.npy"
+
+
+def attack_run(run: Run, attack: Any, adversary: Any) -> None:
+    """Play one attack on one trained run and keep its claims."""
+    if facts(run) is None:
+        raise TraceError(f"{run.folder} is not trained to the end; run `fedleak train` first")
+    path = claims_path(run, attack, adversary)
+    if path.exists():
+        return
+    private_folder(path.parent)
+    trace = Trace.open(run.folder / "trace")
+    prior = Prior.load(run.folder / "prior")
+    questions, _ = identify(trace, Truth.load(run.folder / "truth"), prior)
+    view = View(run.folder / "trace", adversary)
+    rng = derive(run.seed, "attack", attack.name, adversary.name)
+    claims = np.asarray(attack.run(view, prior, questions, rng), dtype=np.float32)
+    check(claims, len(questions.updates), len(questions.options), attack.name)
+    buffer = io.BytesIO()
+    np.save(buffer, claims, allow_pickle=False)
+    write_atomic(path, buffer.getvalue())
+
+
+def played(run: Run, attack: Any, adversary: Any) -> Played:
+    """An attack's claims with the right answers."""
+    path = claims_path(run, attack, adversary)
+    if not path.exists():
+        raise TraceError(f"attack '{attack.name}' was not played on {run.name}; run `fedleak attack` first")
+    trace = Trace.open(run.folder / "trace")
+    questions, answers = identify(trace, Truth.load(run.folder / "truth"), Prior.load(run.folder / "prior"))
+    try:
+        claims: FloatArray = np.load(io.BytesIO(read_whole(path)), allow_pickle=False)
+        check(claims, len(questions.updates), len(questions.options), attack.name)
+    except (ValueError, EOFError, AttackError) as error:
+        raise TraceError(f"{path} is damaged ({error}); delete it and run `fedleak attack` again") from error
+    return Played(
+        seed=run.seed, claims=claims, right=answers.right, options=tuple(str(option) for option in questions.options)
+    )

@@ -1,0 +1,224 @@
+"""Put an audit together: scores of every run, the words around them, and what was not tested."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import statistics
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from typing import Any
+
+import msgspec
+
+from fedleak import registry
+from fedleak.core import Power, Sight, words
+from fedleak.plan.configure import plain
+from fedleak.plan.plan import Plan
+from fedleak.score.detail import detail
+from fedleak.score.result import Audit, Detail, Finding, Score, Threat, Untested, Utility
+from fedleak.score.score import METRICS, Played, measure, verdict
+from fedleak.views.adversaries import Adversary, plain as plain_sight
+
+__all__ = ["Facts", "RunResult", "assemble"]
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a trained run says about itself, kept beside its trace."""
+
+    fingerprint: str
+    source: str
+    users: int
+    private_examples: int
+    prior_examples: int
+    test_examples: int
+    parameters: int
+    layers: dict[str, int]
+    utility_metric: str
+    higher_is_better: bool
+    utility: float
+    chance: float
+    centralised: float | None
+    dropped: int  # updates left out because they were not finite
+    seconds: float
+    findings: list[Finding]
+
+
+class RunResult(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of the audit (undefended, a control, or a defence) over all seeds."""
+
+    defences: tuple[Any, ...]
+    control: str | None
+    deployed: bool
+    facts: list[Facts]  # one per seed
+    played: Mapping[tuple[str, str, str], list[Played]]  # (attack, its settings, adversary) -> one per seed
+
+
+def assemble(plan: Plan, runs: Sequence[RunResult], seconds: float) -> Audit:
+    """Score everything that was played; the first run is the undefended one."""
+    base = runs[0]
+    scores: list[Score] = []
+    details: list[Detail] = []
+    for run in runs:
+        utility = utility_of(run, base)
+        for attack in plan.attacks:
+            for adversary in plan.adversaries:
+                played = run.played[attack.name, settings_key(attack), adversary.name]
+                labels: dict[str, Any] = {
+                    "attack": label(attack, plan.attacks),
+                    "adversary": adversary.name,
+                    "game": attack.game,
+                    "defence": described(run.defences),
+                    "control": run.control,
+                }
+                scores += [score(plan, run, played, metric, labels, utility) for metric in METRICS]
+                details.append(detail(played[0], labels, plan.audit.permutations))
+    first = base.facts[0]
+    return Audit(
+        title=plan.title,
+        story=plan.story,
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        source=first.source,
+        population={
+            "users": first.users,
+            "private examples": first.private_examples,
+            "prior examples": first.prior_examples,
+            "test examples": first.test_examples,
+            "prior": plan.population.prior,
+            "prior share": plan.population.prior_share,
+        },
+        federation={
+            "model": plan.resolved["model"]["name"],
+            "parameters": first.parameters,
+            "layers": first.layers,
+            "devices": 2 * first.users,
+            "updates dropped": sum(f.dropped for f in base.facts),
+            **plan.resolved["federation"],
+        },
+        findings=list(first.findings),
+        threats=[threat(adversary) for adversary in plan.adversaries],
+        attacks={label(attack, plan.attacks): attack.summary for attack in plan.attacks},
+        defences={d.name: d.summary for run in runs for d in run.defences},
+        scores=scores,
+        details=details,
+        untested=untested(plan),
+        plan=plan.text,
+        resolved=dict(plan.resolved),
+        environment=environment(seconds),
+    )
+
+
+def score(
+    plan: Plan, run: RunResult, played: list[Played], metric: str, labels: dict[str, Any], utility: Utility
+) -> Score:
+    """One metric of one attack on one run."""
+    measured = measure(played, metric, level=plan.audit.level, permutations=plan.audit.permutations)
+    limit = plan.limits.get(metric) if run.deployed else None
+    return Score(
+        **labels,
+        metric=metric,
+        value=measured.value,
+        low=measured.low,
+        high=measured.high,
+        level=plan.audit.level,
+        chance=measured.chance,
+        chance_high=measured.chance_high,
+        multiple=measured.value / measured.chance if measured.chance > 0 else 0.0,
+        n=measured.n,
+        users=measured.users,
+        seeds=[one.seed for one in played],
+        utility=utility,
+        limit=limit,
+        exceeded=limit is not None and measured.low > limit,
+        verdict=verdict(measured),
+    )
+
+
+def settings_key(component: Any) -> str:
+    """The settings of an attack or a defence as one string, to tell two of the same name apart."""
+    return msgspec.json.encode(plain(component), order="deterministic").decode()
+
+
+def label(attack: Any, attacks: Sequence[Any]) -> str:
+    """An attack's name; with the settings that differ where the plan plays it more than once."""
+    alike = [plain(other) for other in attacks if other.name == attack.name]
+    if len(alike) == 1:
+        return str(attack.name)
+    mine = plain(attack)
+    differing = [key for key in mine if any(other[key] != mine[key] for other in alike)]
+    return f"{attack.name} ({', '.join(f'{key}={mine[key]}' for key in differing)})"
+
+
+def described(defences: Sequence[Any]) -> dict[str, Any] | None:
+    """A combination of defences as plain data: the first one's name and settings, others under `also`."""
+    if not defences:
+        return None
+    first, *also = [plain(defence) for defence in defences]
+    return {**first, "also": also} if also else first
+
+
+def utility_of(run: RunResult, base: RunResult) -> Utility:
+    """Mean over seeds, with the range they span."""
+    values = [facts.utility for facts in run.facts]
+    central = [facts.centralised for facts in base.facts if facts.centralised is not None]
+    return Utility(
+        metric=base.facts[0].utility_metric,
+        value=statistics.fmean(values),
+        low=min(values),
+        high=max(values),
+        higher_is_better=base.facts[0].higher_is_better,
+        undefended=statistics.fmean(facts.utility for facts in base.facts) if run.defences else None,
+        centralised=statistics.fmean(central) if central else None,
+        chance=statistics.fmean(facts.chance for facts in base.facts),
+    )
+
+
+def threat(adversary: Adversary) -> Threat:
+    """An adversary in words."""
+    return Threat(
+        name=adversary.name,
+        summary=adversary.summary,
+        sees=[plain_sight(sight) for sight in Sight if sight in adversary.sights],
+        cannot_see=[plain_sight(sight) for sight in Sight if sight not in adversary.sights],
+        powers=[words(power) for power in Power if power in adversary.powers],
+    )
+
+
+def untested(plan: Plan) -> list[Untested]:
+    """Name what the audit says nothing about, so that nobody reads silence as safety."""
+    played = {attack.name for attack in plan.attacks}
+    seen_by = {adversary.name for adversary in plan.adversaries}
+    rest = [
+        Untested(what=f"attack {name}", why="the plan does not play it")
+        for name in registry.names("attack")
+        if name not in played
+    ]
+    rest += [
+        Untested(what=f"adversary {name}", why="the plan does not name it")
+        for name in registry.names("adversary")
+        if name not in seen_by
+    ]
+    if len(plan.seeds) < 3:
+        rest.append(Untested(what="variation between runs", why=f"the plan trains with {len(plan.seeds)} seed(s) only"))
+    if not plan.audit.controls:
+        rest.append(Untested(what="the IID control", why="the plan leaves it out"))
+    rest.append(
+        Untested(
+            what="anything but naming the sender of an update",
+            why="whether a record was used, what it said, and what a client's data looks like need other attacks",
+        )
+    )
+    return rest
+
+
+def environment(seconds: float) -> dict[str, str]:
+    """Versions and machine, as far as they bear on the figures."""
+    packages = ("fedleak", "torch", "numpy", "scipy", "scikit-learn")
+    return {
+        "python": platform.python_version(),
+        **{name: version(name) for name in packages},
+        "system": f"{platform.system()} {platform.machine()}",
+        "cores": str(os.cpu_count()),
+        "seconds": f"{seconds:.0f}",
+    }
