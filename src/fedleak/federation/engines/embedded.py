@@ -110,15 +110,18 @@ class Embedded:
             y = None if pool.y is None else pool.y.index_select(0, rows)
             outputs = self.model.forward(leaves, inputs(self.task, x))
             loss = total(self.task, outputs, x, y, plan.share[step, :active, :width])
-            found = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True, materialize_grads=True)
+            found: Sequence[torch.Tensor] = torch.autograd.grad(
+                loss, list(leaves.values()), allow_unused=True, materialize_grads=True
+            )
             with torch.no_grad():
                 if settings.clip is not None:
-                    clip(found, settings.clip)
+                    found = clip(found, settings.clip)
                 if self.on_step:
-                    gradients: Tensors = dict(zip(leaves, found, strict=True))
+                    # Copies, because a defence may work in place and autograd may give two weights one gradient.
+                    gradients: Tensors = {key: g.clone() for key, g in zip(leaves, found, strict=True)}
                     for defence, generators in zip(self.on_step, step_rngs, strict=True):
                         gradients = defence.on_step(gradients, leaves, generators[:active])
-                    found = tuple(gradients[key] for key in leaves)
+                    found = [gradients[key] for key in leaves]
                 optimizer.step(list(leaves.values()), found)
         return after
 

@@ -60,9 +60,12 @@ class Adam:
         torch._foreach_addcdiv_(list(weights), mean, scale, -self.lr / (1 - first**self.steps))
 
 
-def clip(gradients: Sequence[torch.Tensor], bound: float) -> None:
-    """Scale each client's gradient, in place, so that its norm over all tensors is at most the bound."""
+def clip(gradients: Sequence[torch.Tensor], bound: float) -> list[torch.Tensor]:
+    """Scale each client's gradient so that its norm over all tensors is at most the bound.
+
+    Not in place: autograd may hand out one tensor as the gradient of two (an LSTM's biases), which would be scaled
+    twice.
+    """
     norms = torch.stack([torch.linalg.vector_norm(g.flatten(1), dim=1) for g in gradients])
     scale = (bound / (torch.linalg.vector_norm(norms, dim=0) + 1e-6)).clamp_(max=1.0)
-    for g in gradients:
-        g.mul_(scale.view(-1, *[1] * (g.dim() - 1)))
+    return [g * scale.view(-1, *[1] * (g.dim() - 1)) for g in gradients]

@@ -1,0 +1,113 @@
+"""A deliberately plain federation client: one torch.nn module, one torch.optim optimiser, one batch after another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from fedleak.core import Layout, Params, Task
+from fedleak.plan.plan import FederationPlan
+from fedleak.population.population import Examples
+
+
+class PlainMlp(nn.Module):
+    def __init__(self, inputs: int, hidden: int, outputs: int) -> None:
+        super().__init__()
+        self.fc1, self.out = nn.Linear(inputs, hidden), nn.Linear(hidden, outputs)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.out(F.relu(self.fc1(x.flatten(1))))
+        return y
+
+
+class PlainCnn(nn.Module):
+    def __init__(self, channels: int, side: int, outputs: int, kernel: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels, 8, kernel, padding=kernel // 2)
+        self.conv2 = nn.Conv2d(8, 16, kernel, padding=kernel // 2)
+        self.fc, self.out = nn.Linear(16 * (side // 4) ** 2, 32), nn.Linear(32, outputs)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = F.max_pool2d(F.relu(self.conv1(x)), 2)
+        x = F.max_pool2d(F.relu(self.conv2(x)), 2)
+        y: torch.Tensor = self.out(F.relu(self.fc(x.flatten(1))))
+        return y
+
+
+class PlainLm(nn.Module):
+    def __init__(self, vocabulary: int, embedding: int, hidden: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(vocabulary, embedding)
+        self.lstm = nn.LSTM(embedding, hidden, batch_first=True)
+        self.out = nn.Linear(hidden, vocabulary)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.out(self.lstm(self.embedding(x))[0])
+        return y
+
+
+class PlainRating(nn.Module):
+    def __init__(self, vocabulary: int, embedding: int, hidden: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(vocabulary, embedding)
+        self.lstm = nn.LSTM(embedding, hidden, batch_first=True)
+        self.out = nn.Linear(hidden, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        states = self.lstm(self.embedding(x))[0]
+        last = (x != 0).sum(1) - 1
+        y: torch.Tensor = self.out(states[torch.arange(len(x)), last])
+        return y
+
+
+def _parameters(module: nn.Module) -> Mapping[str, nn.Parameter]:
+    return {name.removesuffix("_l0"): value for name, value in module.named_parameters()}
+
+
+def client_update(
+    module: nn.Module,
+    layout: Layout,
+    weights: Params,
+    data: Examples,
+    task: Task,
+    settings: FederationPlan,
+    rng: np.random.Generator,
+) -> Params:
+    """Train one client and return after - before, layer by layer."""
+    parameters = _parameters(module)
+    with torch.no_grad():
+        for layer in layout:
+            for tensor, shape in layer.tensors:
+                value = torch.tensor(weights[layer.name][layer.span(tensor)]).view(shape)
+                parameters[f"{layer.name}.{tensor}"].copy_(value)
+    optimizer: torch.optim.Optimizer
+    if settings.optimizer == "adam":
+        optimizer = torch.optim.Adam(module.parameters(), settings.lr)
+    else:
+        optimizer = torch.optim.SGD(module.parameters(), settings.lr)
+    for _ in range(settings.epochs):
+        order = rng.permutation(len(data))
+        for start in range(0, len(order), settings.batch):
+            batch = data.take(order[start : start + settings.batch])
+            x = torch.tensor(batch.x)
+            optimizer.zero_grad()
+            if task is Task.NEXT_TOKEN:
+                outputs = module(x[:, :-1])
+                loss = F.cross_entropy(outputs.flatten(0, 1), x[:, 1:].flatten(), ignore_index=0)
+            elif task is Task.CLASSIFY:
+                loss = F.cross_entropy(module(x), torch.tensor(batch.y))
+            else:
+                loss = F.mse_loss(module(x).squeeze(1), torch.tensor(batch.y))
+            loss.backward()  # type: ignore[no-untyped-call]
+            if settings.clip is not None:
+                torch.nn.utils.clip_grad_norm_(module.parameters(), settings.clip)
+            optimizer.step()
+    return {
+        layer.name: torch.cat([parameters[f"{layer.name}.{t}"].detach().flatten() for t, _ in layer.tensors]).numpy()
+        - weights[layer.name]
+        for layer in layout
+    }

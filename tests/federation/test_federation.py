@@ -1,0 +1,377 @@
+"""The loop of rounds: devices, selection, averaging, hooks, faults, resume."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+
+from fedleak.core import FloatArray, Params, Task, UserId
+from fedleak.errors import DataError, TrainingError
+from fedleak.federation.federation import Device, Round, defended, devices, initial, train
+from fedleak.federation.hooks import Defence
+from fedleak.federation.model import Model, Signature, Tensors
+from fedleak.federation.models.cnn import Cnn
+from fedleak.federation.models.mlp import Mlp
+from fedleak.federation.utility import chance, evaluate
+from fedleak.plan.plan import FederationPlan
+from fedleak.population.population import Examples, Share, User
+
+PLAN = FederationPlan(rounds=3, fraction=0.5, batch=4, lr=0.1)
+SIZES = (9, 1, 4, 17, 6, 12)
+
+
+@pytest.fixture
+def model() -> Model:
+    return Mlp(hidden=(6,)).build(Signature(Task.CLASSIFY, (5,), 3))
+
+
+def some(n: int, rng: np.random.Generator) -> Examples:
+    return Examples(x=rng.random((n, 5), dtype=np.float32), y=rng.integers(0, 3, n))
+
+
+@pytest.fixture
+def few() -> tuple[Device, ...]:
+    rng = np.random.default_rng(0)
+    return tuple(Device(f"d-{i:06x}", UserId(f"u{i}"), -1, some(n, rng)) for i, n in enumerate(SIZES))
+
+
+def run(
+    model: Model, few: Sequence[Device], *defences: Defence, plan: FederationPlan = PLAN, **more: Any
+) -> list[Round]:
+    return list(train(model, few, plan, defences, more.pop("background", None), 1, **more))
+
+
+def same(a: Round, b: Round) -> bool:
+    parts: list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]] = [
+        (a.participants, b.participants),
+        (a.sizes, b.sizes),
+    ]
+    for mine, others in ((a.updates, b.updates), (a.aggregate, b.aggregate), (a.weights, b.weights)):
+        assert list(mine) == list(others)
+        parts += [(mine[name], others[name]) for name in mine]
+    return a.number == b.number and all(x.tobytes() == y.tobytes() for x, y in parts)
+
+
+def test_each_user_gets_an_anonymous_and_a_shadow_device_in_an_order_that_says_nothing() -> None:
+    rng = np.random.default_rng(0)
+    shares = [Share(User(UserId(f"u{i}"), some(4, rng)), some(2, rng), some(3, rng)) for i in range(40)]
+    found = devices(shares, 5)
+    assert len({d.id for d in found}) == len(found) == 80
+    for candidate, share in enumerate(shares):
+        mine = sorted((d for d in found if d.user == share.user.id), key=lambda d: d.shadow)
+        assert [d.shadow for d in mine] == [-1, candidate]
+        assert mine[0].data is share.private
+        assert mine[1].data is share.prior
+    place = [i for i, d in enumerate(found) if d.shadow < 0]
+    names = [int(d.id[2:], 16) for d in found]
+    users = [int(d.user[1:]) for d in found]
+    assert place != sorted(range(0, 80, 2)) and place != list(range(40))
+    assert abs(np.corrcoef(users, np.arange(80))[0, 1]) < 0.4
+    assert abs(np.corrcoef(users, names)[0, 1]) < 0.4
+    assert devices(shares, 5) == found
+    assert [d.id for d in devices(shares, 6)] != [d.id for d in found]
+
+
+def test_the_server_moves_by_the_mean_weighted_by_examples(model: Model, few: tuple[Device, ...]) -> None:
+    before = initial(model, 1)
+    for round_ in run(model, few):
+        assert len(round_.participants) == 3
+        assert round_.sizes.tolist() == [SIZES[d] for d in round_.participants]
+        for name, rows in round_.updates.items():
+            expected = sum(n * row.astype(np.float64) for n, row in zip(round_.sizes, rows, strict=True))
+            np.testing.assert_allclose(round_.aggregate[name], expected / round_.sizes.sum(), atol=1e-6)
+            np.testing.assert_array_equal(round_.weights[name], before[name] + round_.aggregate[name])
+        before = round_.weights
+
+
+def test_weighting_can_be_equal(model: Model, few: tuple[Device, ...]) -> None:
+    for round_ in run(model, few, plan=replace(PLAN, weighting="equal")):
+        for name, rows in round_.updates.items():
+            np.testing.assert_allclose(round_.aggregate[name], rows.mean(0), atol=1e-6)
+
+
+def test_an_update_worked_out_by_hand() -> None:
+    """One linear layer from zero, one step: softmax regression's gradient is (p - y) x, with p = 1/2."""
+    model = Mlp(hidden=(1,)).build(Signature(Task.CLASSIFY, (1,), 2))
+    start = {"fc1": np.array([1.0, 0.0], np.float32), "out": np.zeros(4, np.float32)}
+    one, three = (Examples(x=np.full((n, 1), x, np.float32), y=np.zeros(n, np.int64)) for n, x in ((1, 2.0), (3, 4.0)))
+    pair = [Device("d-1", UserId("a"), -1, one), Device("d-2", UserId("b"), -1, three)]
+    plan = FederationPlan(rounds=1, fraction=1.0, batch=10, lr=1.0)
+    (round_,) = train(model, pair, plan, (), None, 1, weights=start)
+    by_device = dict(zip(round_.participants.tolist(), round_.updates["out"].tolist(), strict=True))
+    assert by_device == {0: [1.0, -1.0, 0.5, -0.5], 1: [2.0, -2.0, 0.5, -0.5]}
+    assert round_.aggregate["out"].tolist() == [1.75, -1.75, 0.5, -0.5]
+    assert round_.weights["out"].tolist() == [1.75, -1.75, 0.5, -0.5]
+
+
+def test_the_number_selected_is_the_floor_of_the_share_and_at_least_one(model: Model) -> None:
+    rng = np.random.default_rng(0)
+    hundred = [Device(f"d-{i}", UserId(str(i)), -1, some(2, rng)) for i in range(100)]
+    for fraction, expected in ((0.29, 29), (0.001, 1), (0.999, 99), (1.0, 100)):
+        (round_,) = run(model, hundred, plan=replace(PLAN, rounds=1, fraction=fraction))
+        assert len(set(round_.participants.tolist())) == expected
+
+
+def test_selection_differs_between_rounds_and_its_order_is_not_sorted(model: Model, few: tuple[Device, ...]) -> None:
+    chosen = [r.participants.tolist() for r in run(model, few, plan=replace(PLAN, rounds=8, fraction=1.0))]
+    assert all(sorted(c) == list(range(6)) for c in chosen)
+    assert len({tuple(c) for c in chosen}) > 4
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_two_workers_yield_the_bytes_of_one(few: tuple[Device, ...], model: Model, optimizer: Any) -> None:
+    plan = replace(PLAN, fraction=1.0, optimizer=optimizer)
+    model.group = 2  # three groups, to be shared by two threads
+    for a, b in zip(run(model, few, plan=plan), run(model, few, plan=plan, workers=2), strict=True):
+        assert same(a, b)
+
+
+def test_two_workers_yield_the_bytes_of_one_for_convolutions_whatever_torchs_threads() -> None:
+    model = Cnn().build(Signature(Task.CLASSIFY, (1, 28, 28), 10))
+    rng = np.random.default_rng(0)
+    people = [
+        Device(
+            f"d-{i}", UserId(str(i)), -1, Examples(x=rng.random((25, 1, 28, 28), np.float32), y=rng.integers(0, 10, 25))
+        )
+        for i in range(12)
+    ]
+    model.group = 3
+    plan = FederationPlan(rounds=2, fraction=1.0, batch=10)
+    before = torch.get_num_threads()
+    runs = []
+    try:
+        for threads, workers in ((1, 1), (2, 1), (1, 2), (2, 2)):
+            torch.set_num_threads(threads)
+            runs.append(run(model, people, plan=plan, workers=workers))
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+    assert all(same(a, b) for other in runs[1:] for a, b in zip(runs[0], other, strict=True))
+
+
+def test_a_resumed_run_yields_the_bytes_of_an_uninterrupted_one(model: Model, few: tuple[Device, ...]) -> None:
+    everything = Everything()
+    plan = replace(PLAN, rounds=6)
+    whole = run(model, few, everything, plan=plan)
+    rest = run(model, few, everything, plan=plan, start=4, weights=whole[3].weights)
+    assert [r.number for r in rest] == [5, 6]
+    assert all(same(a, b) for a, b in zip(whole[4:], rest, strict=True))
+
+
+def test_resuming_without_weights_is_refused(model: Model, few: tuple[Device, ...]) -> None:
+    with pytest.raises(ValueError, match="weights"):
+        run(model, few, start=2)
+
+
+def test_another_seed_is_another_run(model: Model, few: tuple[Device, ...]) -> None:
+    one, two = (next(iter(train(model, few, PLAN, (), None, seed))) for seed in (1, 2))
+    assert not np.array_equal(one.weights["out"], two.weights["out"])
+
+
+@pytest.fixture
+def poisoned(few: tuple[Device, ...]) -> tuple[Device, ...]:
+    bad = Examples(x=np.full((4, 5), np.inf, dtype=np.float32), y=np.zeros(4, dtype=np.int64))
+    return (*few[:2], replace(few[2], data=bad), *few[3:])
+
+
+def test_nan_stops_the_run_and_names_device_round_and_remedies(model: Model, poisoned: tuple[Device, ...]) -> None:
+    with pytest.raises(TrainingError) as caught:
+        run(model, poisoned, plan=replace(PLAN, fraction=1.0))
+    for part in ("round 1", "d-000002", "fc1", "lr", "clip", 'on_nan = "skip"'):
+        assert part in str(caught.value)
+
+
+def test_nan_can_be_skipped_and_the_others_are_unharmed(model: Model, poisoned: tuple[Device, ...]) -> None:
+    plan = replace(PLAN, fraction=1.0, on_nan="skip")
+    for round_ in run(model, poisoned, plan=plan):
+        assert [device for device, _ in round_.dropped] == ["d-000002"]
+        assert "NaN" in round_.dropped[0][1]
+        assert 2 not in round_.participants and len(round_.participants) == 5
+        for name, rows in round_.updates.items():
+            assert rows.shape[0] == len(round_.sizes) == 5
+            assert np.isfinite(rows).all()
+            expected = (round_.sizes / round_.sizes.sum()) @ rows
+            np.testing.assert_allclose(round_.aggregate[name], expected, atol=1e-6)
+
+
+def test_when_every_update_is_dropped_the_model_stays(model: Model, poisoned: tuple[Device, ...]) -> None:
+    plan = replace(PLAN, rounds=2, fraction=1.0, on_nan="skip")
+    for round_ in run(model, poisoned[2:3], plan=plan):
+        assert len(round_.participants) == 0 and len(round_.dropped) == 1
+        for name, values in initial(model, 1).items():
+            assert round_.weights[name].tobytes() == values.tobytes()
+            assert round_.updates[name].shape == (0, values.size)
+
+
+def test_a_device_without_examples_is_named(model: Model, few: tuple[Device, ...]) -> None:
+    empty = replace(few[1], data=few[1].data.take([]))
+    with pytest.raises(DataError, match="d-000001"):
+        run(model, (few[0], empty))
+
+
+def test_missing_labels_are_explained(model: Model, few: tuple[Device, ...]) -> None:
+    bare = replace(few[1], data=Examples(x=few[1].data.x))
+    with pytest.raises(DataError, match=r"d-000001.*without labels"):
+        run(model, (few[0], bare))
+    with pytest.raises(DataError, match="no labels"):
+        run(model, (bare,))
+
+
+# Each of these acts at one hook, in a way whose effect on the record can be told.
+@dataclass(frozen=True)
+class Shorten(Defence):
+    name: ClassVar[str] = "shorten"
+
+    def on_data(self, data: Examples, background: Examples | None, rng: np.random.Generator) -> Examples:
+        assert background is not None
+        return Examples.concat([data.take([0]), background.take(rng.permutation(len(background))[:2])])
+
+
+class Frozen:
+    """Wraps a model and starts it from ones."""
+
+    def __init__(self, model: Model) -> None:
+        self.inner, self.layout, self.group = model, model.layout, model.group
+
+    def init(self, rng: np.random.Generator) -> Params:
+        return {name: np.ones_like(values) for name, values in self.inner.init(rng).items()}
+
+    def forward(self, weights: Tensors, x: torch.Tensor) -> torch.Tensor:
+        return self.inner.forward(weights, x)
+
+
+@dataclass(frozen=True)
+class Ones(Defence):
+    name: ClassVar[str] = "ones"
+
+    def on_model(self, model: Model) -> Model:
+        return Frozen(model)
+
+
+@dataclass(frozen=True)
+class ConstantGradient(Defence):
+    name: ClassVar[str] = "constant-gradient"
+
+    def on_step(self, gradients: Tensors, weights: Tensors, rngs: Sequence[np.random.Generator]) -> Tensors:
+        assert all(len(g) == len(weights[key]) == len(rngs) for key, g in gradients.items())
+        return {key: torch.ones_like(g) for key, g in gradients.items()}
+
+
+@dataclass(frozen=True)
+class Double(Defence):
+    name: ClassVar[str] = "double"
+
+    def on_update(self, update: Params, rng: np.random.Generator) -> Params:
+        return {name: 2 * values for name, values in update.items()}
+
+
+@dataclass(frozen=True)
+class Hide(Defence):
+    name: ClassVar[str] = "hide"
+
+    def on_channel(self, updates: Params, rng: np.random.Generator) -> Params:
+        return {name: np.repeat(rows.mean(0, keepdims=True), len(rows), 0) for name, rows in updates.items()}
+
+
+@dataclass(frozen=True)
+class StayAway(Defence):
+    name: ClassVar[str] = "stay-away"
+    until: int = 2
+
+    def on_participation(self, selected: Sequence[int], round_number: int, rng: np.random.Generator) -> Sequence[int]:
+        return [] if round_number < self.until else selected[:1]
+
+
+@dataclass(frozen=True)
+class Everything(Defence):
+    """Random at every hook that draws."""
+
+    name: ClassVar[str] = "everything"
+
+    def on_data(self, data: Examples, background: Examples | None, rng: np.random.Generator) -> Examples:
+        return data.take(rng.integers(0, len(data), len(data)))
+
+    def on_step(self, gradients: Tensors, weights: Tensors, rngs: Sequence[np.random.Generator]) -> Tensors:
+        for g in gradients.values():
+            g += torch.from_numpy(np.stack([rng.normal(0, 0.1, g.shape[1:]) for rng in rngs]).astype(np.float32))
+        return gradients
+
+    def on_update(self, update: Params, rng: np.random.Generator) -> Params:
+        return {name: _noisy(values, rng) for name, values in update.items()}
+
+    def on_channel(self, updates: Params, rng: np.random.Generator) -> Params:
+        return {name: _noisy(rows, rng) for name, rows in updates.items()}
+
+    def on_participation(self, selected: Sequence[int], round_number: int, rng: np.random.Generator) -> Sequence[int]:
+        return [s for s in selected if rng.random() < 0.8]
+
+
+def _noisy(values: FloatArray, rng: np.random.Generator) -> FloatArray:
+    return (values + rng.normal(0, 0.01, values.shape)).astype(np.float32)
+
+
+def test_on_data_changes_what_each_device_trains_on(model: Model, few: tuple[Device, ...]) -> None:
+    background = some(5, np.random.default_rng(9))
+    for round_ in run(model, few, Shorten(), background=background):
+        assert set(round_.sizes.tolist()) == {3}
+
+
+def test_on_model_changes_the_model(model: Model, few: tuple[Device, ...]) -> None:
+    first, *_ = run(model, few, Ones())
+    for name, values in first.weights.items():
+        np.testing.assert_array_equal(values, 1 + first.aggregate[name])
+    assert isinstance(defended(model, [Ones()]), Frozen)
+
+
+def test_on_step_changes_the_gradients(model: Model, few: tuple[Device, ...]) -> None:
+    for round_ in run(model, few, ConstantGradient()):
+        for rows in round_.updates.values():
+            steps = -(-round_.sizes // PLAN.batch)
+            np.testing.assert_allclose(rows, -PLAN.lr * steps[:, None] * np.ones_like(rows), rtol=1e-4)
+
+
+def test_on_update_changes_what_a_device_sends(model: Model, few: tuple[Device, ...]) -> None:
+    plain, doubled = run(model, few)[0], run(model, few, Double(), Double())[0]
+    for name, rows in plain.updates.items():
+        np.testing.assert_array_equal(doubled.updates[name], 4 * rows)
+
+
+def test_on_channel_changes_what_the_server_receives(model: Model, few: tuple[Device, ...]) -> None:
+    plain, hidden = run(model, few)[0], run(model, few, Hide())[0]
+    for name, rows in plain.updates.items():
+        assert hidden.updates[name].shape == rows.shape
+        np.testing.assert_allclose(hidden.aggregate[name], rows.mean(0), atol=1e-6)
+
+
+def test_on_participation_changes_who_takes_part(model: Model, few: tuple[Device, ...]) -> None:
+    first, second, third = run(model, few, StayAway())
+    assert [len(r.participants) for r in (first, second, third)] == [0, 1, 1]
+    for name, values in initial(model, 1).items():
+        np.testing.assert_array_equal(first.weights[name], values)
+        assert np.any(second.weights[name] != values)
+
+
+def test_randomness_at_the_hooks_is_the_same_on_two_workers(model: Model, few: tuple[Device, ...]) -> None:
+    plan = replace(PLAN, fraction=1.0)
+    model.group = 2
+    one, two = run(model, few, Everything(), plan=plan), run(model, few, Everything(), plan=plan, workers=2)
+    assert all(same(a, b) for a, b in zip(one, two, strict=True))
+    assert not same(one[0], run(model, few, plan=plan)[0])
+
+
+def test_a_federation_learns_the_digits() -> None:
+    digits = load_digits()
+    x, y = (digits.images / 16).astype(np.float32)[:, None], digits.target.astype(np.int64)
+    pool, test = (Examples(x=x[rows], y=y[rows]) for rows in (slice(0, 1400), slice(1400, None)))
+    people = [Device(f"d-{i}", UserId(str(i)), -1, pool.take(slice(i * 70, i * 70 + 70))) for i in range(20)]
+    model = Cnn().build(Signature(Task.CLASSIFY, (1, 8, 8), 10))
+    plan = FederationPlan(rounds=30, fraction=0.5, batch=10, lr=0.3)
+    *_, last = train(model, people, plan, (), None, 1)
+    assert chance(pool, test, Task.CLASSIFY) < 0.15
+    assert evaluate(model, last.weights, test, Task.CLASSIFY) > 0.7
