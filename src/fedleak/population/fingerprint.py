@@ -28,8 +28,8 @@ Fingerprints: TypeAlias = npt.NDArray[np.uint64]
 _NOT_A_WORD = re.compile(r"[\W_]+")
 _SHINGLE = 3  # words that must stand together: one edited word then changes three shingles of a post
 _TEXT_BANDS, _TEXT_WIDTH = 4, 3
-_IMAGE_BANDS, _IMAGE_WIDTH = 8, 32
-_IMAGE_STEP = 0.15  # in units of the root mean square difference of two images with values in [0, 1]
+_IMAGE_BANDS, _IMAGE_WIDTH = 12, 32
+_IMAGE_STEP = 0.1  # in units of the root mean square difference of two images with values in [0, 1]
 _PRIMES = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], dtype=np.uint64)
 
 
@@ -82,13 +82,13 @@ def of_texts(texts: Iterable[str]) -> Fingerprints:
 def of_images(images: npt.NDArray[Any]) -> Fingerprints:
     """Fingerprint images (n, channel, height, width) so that noise or another compression does not hide a copy.
 
-    Random projections rounded to steps (Datar et al., 2004), of images shrunk to about 8 x 8: noise averages out,
-    another person's picture does not. With these constants shrunk images that differ by 0.005 (root mean square)
-    agree with probability 0.99; those that differ by 0.08, as two digits of one writer may, with 0.0000002.
+    Random projections rounded to steps (Datar et al., 2004), of images shrunk to about 14 x 14: noise averages out,
+    another picture does not. The constants were measured on MNIST: copies with noise of 0.01 a pixel or JPEG at quality
+    90 are found in 99%, JPEG at 75 in 61%; among 12,000 x 12,000 pairs of different digits none was taken for a copy.
     """
     images = np.asarray(images, dtype=np.float32)
     n, channels, height, width = images.shape
-    tall, wide = max(1, height // 8), max(1, width // 8)
+    tall, wide = max(1, height // 14), max(1, width // 14)
     rows, columns = height // tall, width // wide
     blocks = images[:, :, : rows * tall, : columns * wide].reshape(n, channels, rows, tall, columns, wide)
     flat = blocks.mean(axis=(3, 5)).reshape(n, channels * rows * columns)
@@ -96,8 +96,12 @@ def of_images(images: npt.NDArray[Any]) -> Fingerprints:
     rng = derive(0, "fingerprint", size)
     directions = rng.normal(0.0, 1.0 / np.sqrt(size), (size, _IMAGE_BANDS * _IMAGE_WIDTH)).astype(np.float32)
     offsets = rng.uniform(0.0, 1.0, _IMAGE_BANDS * _IMAGE_WIDTH).astype(np.float32)
-    steps = np.floor((flat @ directions) / np.float32(_IMAGE_STEP) + offsets).astype(np.int64)
-    return _join(steps.view(np.uint64).reshape(n, _IMAGE_BANDS, _IMAGE_WIDTH))
+    marks = np.zeros((n, _IMAGE_BANDS), dtype=np.uint64)
+    for start in range(0, n, 4096):  # a whole data set at once would take gigabytes
+        part = flat[start : start + 4096]
+        steps = np.floor((part @ directions) / np.float32(_IMAGE_STEP) + offsets).astype(np.int64)
+        marks[start : start + 4096] = _join(steps.view(np.uint64).reshape(len(part), _IMAGE_BANDS, _IMAGE_WIDTH))
+    return marks
 
 
 def of_rows(rows: npt.NDArray[Any]) -> Fingerprints:

@@ -1,0 +1,163 @@
+"""Your own pictures: a folder per user."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Meta
+from PIL import Image, ImageOps
+
+from fedleak.core import Task, UserId
+from fedleak.errors import DataError
+from fedleak.population import fingerprint
+from fedleak.population.datasets import rows as tables
+from fedleak.population.datasets.rows import Row
+from fedleak.population.datasets.table import class_names
+from fedleak.population.population import Examples, Population, User
+
+__all__ = ["ImageFolder"]
+
+_ENDINGS = {".png", ".jpg", ".jpeg", ".pgm", ".ppm"}
+_FORMATS = ("PNG", "JPEG", "PPM")  # Pillow's PPM reads PGM too; its many other readers are not let near the files
+_LABELS, _USERS = "labels.csv", "users.csv"
+
+
+@dataclass(frozen=True, slots=True)
+class _Picture:
+    file: Path
+    label: str
+    row: Row | None  # its row in labels.csv
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageFolder:
+    """PNG, JPEG or PGM pictures in `<path>/<user>/<class>/`, or in `<path>/<user>/` with `<path>/labels.csv`.
+
+    labels.csv has the columns file (relative to the folder, `<user>/picture.png`) and label, and may have time and
+    album. `<path>/users.csv`, if there, has the column user, and every other column is an attribute.
+    """
+
+    name: ClassVar[str] = "image-folder"
+
+    path: Annotated[str, Meta(min_length=1, description="the folder that holds one folder per user")]
+    size: Annotated[int, Meta(ge=4, le=512, description="pictures are resized to this many pixels square")] = 32
+    colour: Annotated[bool, Meta(description="three channels rather than shades of grey")] = False
+
+    def load(self, seed: int) -> Population:
+        """Read every picture; everything is used, so the seed plays no part."""
+        root = Path(self.path).expanduser()
+        if not root.is_dir():
+            raise DataError(f"{root}: no such folder; expected one folder per user in it")
+        root = root.resolve()
+        rows = _labels(root / _LABELS) if (root / _LABELS).exists() else None
+        about = _attributes(root / _USERS) if (root / _USERS).exists() else {}
+        folders = [entry for entry in _entries(root, root) if entry.is_dir()]
+        if not folders:
+            raise DataError(f"{root}: holds no folders; expected one folder per user")
+        pictures = {UserId(folder.name): list(_pictures(folder, root, rows)) for folder in folders}
+        classes = class_names({picture.label for owned in pictures.values() for picture in owned})
+        if len(classes) < 2:
+            raise DataError(f"{root}: {len(classes)} class(es) of pictures found; at least 2 are needed")
+        place = {name: i for i, name in enumerate(classes)}
+        users = tuple(User(name, self._examples(owned, place), about.get(name, {})) for name, owned in pictures.items())
+        return Population(
+            users=users,
+            task=Task.CLASSIFY,
+            outputs=len(classes),
+            source=f"{sum(map(len, pictures.values()))} pictures of {len(users)} users in the folder {root.name}.",
+            outputs_named=classes,
+        )
+
+    def _examples(self, pictures: list[_Picture], place: Mapping[str, int]) -> Examples:
+        shape = (len(pictures), 3 if self.colour else 1, self.size, self.size)
+        x = np.zeros(shape, dtype=np.float32)
+        for i, picture in enumerate(pictures):
+            x[i] = self._read(picture.file)
+        rows = [picture.row for picture in pictures if picture.row is not None]
+        time = [row.days("time") for row in rows] if rows and "time" in rows[0].values else None
+        album = [row.text("album") for row in rows] if rows and "album" in rows[0].values else None
+        return Examples(
+            x=x,
+            y=np.array([place[picture.label] for picture in pictures], dtype=np.int64),
+            time=None if time is None else np.array(time, dtype=np.float64),
+            album=None if album is None else np.unique(album, return_inverse=True)[1].astype(np.int64),
+            fingerprint=fingerprint.of_images(x),
+        )
+
+    def _read(self, file: Path) -> npt.NDArray[np.float32]:
+        try:
+            with warnings.catch_warnings():
+                # Pillow only warns of a picture that is small on disk and enormous in memory.
+                warnings.simplefilter("error", Image.DecompressionBombWarning)
+                with Image.open(file, formats=_FORMATS) as opened:
+                    image: Image.Image = ImageOps.exif_transpose(opened)
+                    if image.mode.startswith("I"):  # 16 bits, which Pillow would clip rather than scale
+                        image = Image.fromarray((np.asarray(image, dtype=np.float64) / 257).astype(np.uint8))
+                    image = image.convert("RGB" if self.colour else "L")
+                    image = image.resize((self.size, self.size), Image.Resampling.BILINEAR)
+        except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+            raise DataError(f"{file}: too large a picture ({error}); make it smaller or remove it") from error
+        # A damaged picture may fail anywhere within Pillow, hence its whole range of errors.
+        except (OSError, SyntaxError, ValueError, EOFError, IndexError, TypeError) as error:
+            raise DataError(
+                f"{file}: not a readable PNG, JPEG or PGM picture ({error}); replace or remove it"
+            ) from error
+        values = np.asarray(image, dtype=np.float32) / np.float32(255)
+        return np.moveaxis(values.reshape(self.size, self.size, -1), -1, 0)
+
+
+def _entries(folder: Path, root: Path) -> Iterator[Path]:
+    """List a folder in a fixed order; a link that leads out of the data is refused."""
+    for entry in sorted(folder.iterdir(), key=lambda path: path.name):
+        if entry.name.startswith("."):
+            continue
+        if entry.is_symlink() and not entry.resolve().is_relative_to(root):
+            raise DataError(f"{entry}: a link that leads out of {root}; copy the files into the folder instead")
+        yield entry
+
+
+def _pictures(folder: Path, root: Path, rows: Mapping[str, Row] | None) -> Iterator[_Picture]:
+    for entry in _entries(folder, root):
+        if entry.is_dir():
+            for file in _entries(entry, root):
+                if file.suffix.lower() in _ENDINGS:
+                    yield _labelled(file, root, rows, entry.name)
+        elif entry.suffix.lower() in _ENDINGS:
+            yield _labelled(entry, root, rows, None)
+
+
+def _labelled(file: Path, root: Path, rows: Mapping[str, Row] | None, inside: str | None) -> _Picture:
+    if rows is None:
+        if inside is None:
+            raise DataError(
+                f"{file}: has no label. Put a user's pictures into one folder per class "
+                f"({file.parent}/<class>/{file.name}), or write {root / _LABELS} with the columns file,label."
+            )
+        return _Picture(file, inside, None)
+    name = file.relative_to(root).as_posix()
+    if name not in rows:
+        raise DataError(f"{root / _LABELS}: no row for {name}; add one or remove the picture")
+    return _Picture(file, rows[name].text("label"), rows[name])
+
+
+def _labels(file: Path) -> dict[str, Row]:
+    rows: dict[str, Row] = {}
+    for row in tables.read(file):
+        name = row.text("file")
+        if rows.setdefault(name, row) is not row:
+            raise row.error("file", f"{name} was given before, in line {rows[name].line}")
+    return rows
+
+
+def _attributes(file: Path) -> dict[UserId, dict[str, str]]:
+    about: dict[UserId, dict[str, str]] = {}
+    for row in tables.read(file):
+        values: dict[str, Any] = {column: row.optional(column).strip() for column in row.values if column != "user"}
+        about[UserId(row.text("user"))] = {column: value for column, value in values.items() if value}
+    return about

@@ -1,0 +1,116 @@
+"""Where data sets are found on this machine, and what to download where they are not.
+
+`$FEDLEAK_DATA` first, then the cache (`$XDG_CACHE_HOME/fedleak`, usually `~/.cache/fedleak`); each data set has a
+folder of its own in there. Nothing is downloaded: the terms of these data sets are between their publishers and you.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedleak.errors import DataError
+
+__all__ = ["Source", "Status", "SOURCES", "find", "status"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where the files of a data set come from."""
+
+    folder: str
+    choices: tuple[tuple[str, ...], ...]  # any one of these sets of files will do
+    homepages: tuple[str, ...]
+    note: str
+
+
+SOURCES: Mapping[str, Source] = {
+    "mnist-writers": Source(
+        folder="mnist",
+        choices=(
+            (
+                "train-images-idx3-ubyte.gz",
+                "train-labels-idx1-ubyte.gz",
+                "t10k-images-idx3-ubyte.gz",
+                "t10k-labels-idx1-ubyte.gz",
+                "qmnist-train-labels-idx2-int.gz",
+                "qmnist-test-labels-idx2-int.gz",
+            ),
+        ),
+        homepages=("http://yann.lecun.com/exdb/mnist/", "https://github.com/facebookresearch/qmnist"),
+        note="the four MNIST files, and QMNIST's two label files, which say who wrote each digit",
+    ),
+    "blog": Source(
+        folder="blog",
+        choices=(
+            (
+                "blog_100users_200posts.jsonl.xz",
+                "blog_55users_1000posts.jsonl.xz",
+                "blog_background_2000users_10posts.jsonl.xz",
+                "blog_users.csv",
+            ),
+            ("blogs.zip",),
+        ),
+        homepages=("https://u.cs.biu.ac.il/~koppel/BlogCorpus.htm",),
+        note="the Blog Authorship Corpus as published (blogs.zip), or extracts of it as JSON lines",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """Whether a data set is on this machine."""
+
+    dataset: str
+    present: bool  # everything it needs
+    files: tuple[tuple[str, Path | None, int], ...]  # name, where it was found, bytes
+    how: str  # how to get what is missing; empty if nothing is
+
+
+def _roots() -> list[Path]:
+    named = os.environ.get("FEDLEAK_DATA")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fedleak"
+    return [Path(named).expanduser(), cache] if named else [cache]
+
+
+def _how(dataset: str, missing: Sequence[str]) -> str:
+    source = SOURCES[dataset]
+    folder = _roots()[0] / source.folder
+    return (
+        f"data set '{dataset}' needs {', '.join(missing)} ({source.note}). "
+        f"Download from {' and '.join(source.homepages)} and put into {folder}"
+        + ("" if os.environ.get("FEDLEAK_DATA") else ", or set FEDLEAK_DATA to the folder above it")
+        + "."
+    )
+
+
+def find(dataset: str, files: Sequence[str]) -> Path:
+    """Return the folder that holds these files of a data set, or say what to download and where to put it."""
+    folders = [root / SOURCES[dataset].folder for root in _roots()]
+    missing: list[list[str]] = [[name for name in files if not (folder / name).is_file()] for folder in folders]
+    for folder, lacks in zip(folders, missing, strict=True):
+        if not lacks:
+            return folder
+    raise DataError(_how(dataset, min(missing, key=len)))
+
+
+def status() -> list[Status]:
+    """Tell what is here and what is missing, for every data set that needs files."""
+    return [_status(dataset, source) for dataset, source in SOURCES.items()]
+
+
+def _status(dataset: str, source: Source) -> Status:
+    roots = _roots()
+
+    def where(name: str) -> Path | None:
+        return next((path for root in roots if (path := root / source.folder / name).is_file()), None)
+
+    found = {name: where(name) for choice in source.choices for name in choice}
+    present = any(
+        all((root / source.folder / name).is_file() for name in choice) for choice in source.choices for root in roots
+    )
+    fewest = min(([name for name in choice if found[name] is None] for choice in reversed(source.choices)), key=len)
+    files = tuple((name, path, path.stat().st_size if path else 0) for name, path in found.items())
+    return Status(dataset=dataset, present=present, files=files, how="" if present else _how(dataset, fewest))
