@@ -82,6 +82,7 @@ def open_regular(path: Path) -> int:
 def read_whole(path: Path) -> bytes:
     """Read a small file, refusing one too large to be what its name says."""
     with open(open_regular(path), "rb") as file:
-        if os.fstat(file.fileno()).st_size > _LARGEST:
+        size = os.fstat(file.fileno()).st_size
+        if size > _LARGEST:
             raise TraceError(f"{path} is larger than {_LARGEST >> 20} MiB, so Fedleak did not write it")
-        return file.read(_LARGEST)
+        return file.read(size)

@@ -10,7 +10,7 @@ import os
 import zlib
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -80,9 +80,20 @@ class Trace:
         self._require_round(round_number, first=1)
         return slice(int(self._log.participants[round_number - 1]), int(self._log.participants[round_number]))
 
-    def column(self, name: Literal["device", "shadow", "size"]) -> npt.NDArray[np.int32]:
-        """One number per recorded update: device index, candidate of a shadow device or -1, examples trained on."""
-        return self._map(self._table(name), np.dtype("<i4"), ())
+    @property
+    def device(self) -> npt.NDArray[np.int32]:
+        """The index of the device that sent each update, mapped read-only from disk."""
+        return self._map(self._table("device"), np.dtype("<i4"), ())
+
+    @property
+    def shadow(self) -> npt.NDArray[np.int32]:
+        """The candidate whose data each update was trained on, if a shadow device sent it; else -1."""
+        return self._map(self._table("shadow"), np.dtype("<i4"), ())
+
+    @property
+    def size(self) -> npt.NDArray[np.int32]:
+        """How many examples each update was trained on."""
+        return self._map(self._table("size"), np.dtype("<i4"), ())
 
     def updates(self, layer: str) -> npt.NDArray[Any]:
         """One layer of every update, (updates, size), mapped read-only from disk as it is stored."""

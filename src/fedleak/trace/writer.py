@@ -7,6 +7,7 @@ import errno
 import os
 import zlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,17 @@ __all__ = ["TraceWriter", "estimate"]
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
+@dataclass(frozen=True, slots=True)
+class _Position:
+    """What is committed so far."""
+
+    round: int  # -1 before the initial model
+    participants: int
+    notes: int
+    logged: int  # bytes
+    weights: Params | None
+
+
 class TraceWriter:
     """The record of one run while it grows.
 
@@ -36,16 +48,12 @@ class TraceWriter:
     process, not for a power cut, after which the kernel may have kept the log and lost a row: the checksums find that.
     """
 
-    def __init__(self, folder: Path, header: Header, log: Log, weights: Params | None) -> None:
+    def __init__(self, folder: Path, header: Header, at: _Position) -> None:
         self.folder = folder
         self.header = header
         self._tables = header.tables()
-        self._rounds = log.rounds
-        self._participants = int(log.participants[-1]) if self._rounds >= 0 else 0
-        self._notes = int(log.notes[-1]) if self._rounds >= 0 else 0
-        self._logged = log.bytes
-        self._weights = weights
         self._shadow = np.array(header.shadow, dtype="<i4")
+        self._at = at
 
     @staticmethod
     def open(folder: Path, header: Header) -> TraceWriter:
@@ -68,21 +76,21 @@ class TraceWriter:
         _truncate(folder / LOG, log.bytes)
         for table in tables:
             _truncate(folder / table.name, log.end(table, log.rounds))
-        return TraceWriter(folder, header, log, _last_snapshot(folder, header, log))
+        return TraceWriter(folder, header, _position(folder, header, log))
 
     @property
     def rounds(self) -> int:
         """How many rounds are on disk."""
-        return max(self._rounds, 0)
+        return max(self._at.round, 0)
 
     @property
     def weights(self) -> Params | None:
         """The global model after the last round on disk; None before `start`."""
-        return self._weights
+        return self._at.weights
 
     def start(self, weights: Params) -> None:
         """Record the initial model."""
-        if self._rounds >= 0:
+        if self._at.round >= 0:
             raise ValueError("the trace has already started")
         nothing = memoryview(b"")
         model = self._model(weights)
@@ -91,8 +99,8 @@ class TraceWriter:
 
     def append(self, record: Round) -> None:
         """Record a round: all of it, or none of it and an error."""
-        if self._rounds < 0 or record.number != self._rounds + 1:
-            raise ValueError(f"round {record.number} cannot follow round {self._rounds}")
+        if self._at.round < 0 or record.number != self._at.round + 1:
+            raise ValueError(f"round {record.number} cannot follow round {self._at.round}")
         participants = np.asarray(record.participants)
         if len(participants) and not 0 <= participants.min() <= participants.max() < len(self.header.devices):
             raise ValueError(f"round {record.number} names a device that the header does not have")
@@ -140,15 +148,15 @@ class TraceWriter:
     ) -> None:
         commit = Commit(
             round=number,
-            participants=self._participants + participants,
-            notes=self._notes + sum(len(c) for c, t in zip(chunks, self._tables, strict=True) if t.per == "note"),
+            participants=self._at.participants + participants,
+            notes=self._at.notes + sum(len(c) for c, t in zip(chunks, self._tables, strict=True) if t.per == "note"),
             crc=[zlib.crc32(chunk) for chunk in chunks],
         )
         line = memoryview(commit.line())
         try:
             for table, chunk in zip(self._tables, chunks, strict=True):
                 _write(self.folder / table.name, self._end(table), chunk)
-            _write(self.folder / LOG, self._logged, line)
+            _write(self.folder / LOG, self._at.logged, line)
         except OSError as error:
             self._roll_back()
             needed = sum(map(len, chunks)) + len(line)
@@ -156,17 +164,19 @@ class TraceWriter:
         except BaseException:
             self._roll_back()
             raise
-        self._rounds, self._participants, self._notes = number, commit.participants, commit.notes
-        self._logged += len(line)
-        self._weights = self.header.split(model)
+        # In one step, so that an interrupt cannot leave half of it.
+        self._at = _Position(
+            number, commit.participants, commit.notes, self._at.logged + len(line), self.header.split(model)
+        )
 
     def _end(self, table: Table) -> int:
-        return table.end(self._rounds, self._participants, self._notes) if self._rounds >= 0 else 0
+        at = self._at
+        return table.end(at.round, at.participants, at.notes) if at.round >= 0 else 0
 
     def _roll_back(self) -> None:
         # What cannot be cut off now is cut off when the trace is opened again.
         with contextlib.suppress(OSError, TraceError):
-            _truncate(self.folder / LOG, self._logged)
+            _truncate(self.folder / LOG, self._at.logged)
             for table in self._tables:
                 _truncate(self.folder / table.name, self._end(table))
 
@@ -228,16 +238,17 @@ def _raw(values: npt.NDArray[Any]) -> memoryview:
     return np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
 
 
-def _last_snapshot(folder: Path, header: Header, log: Log) -> Params | None:
+def _position(folder: Path, header: Header, log: Log) -> _Position:
     if log.rounds < 0:
-        return None
+        return _Position(-1, 0, 0, log.bytes, None)
     table = header.tables()[0]
     with open(open_regular(folder / table.name), "rb") as file:
         file.seek(log.end(table, log.rounds - 1))
         data = bytearray(file.read(table.row))
     if zlib.crc32(data) != log.crc[-1, 0]:
         raise TraceError(f"{folder / table.name} is damaged (checksum); delete {folder} and run again")
-    return header.split(np.frombuffer(data, "<f4"))
+    weights = header.split(np.frombuffer(data, "<f4"))
+    return _Position(log.rounds, int(log.participants[-1]), int(log.notes[-1]), log.bytes, weights)
 
 
 def _cannot_write(folder: Path, number: int, needed: int, error: OSError) -> TraceError:

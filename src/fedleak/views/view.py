@@ -79,7 +79,7 @@ class View:
         In the order of their index, not of their updates: who sees both must not be able to join them by position.
         """
         self._require(Sight.SELECTION)
-        present = np.sort(self._trace.column("device")[self._trace.span(round_number)])
+        present = np.sort(self._trace.device[self._trace.span(round_number)])
         devices = self._trace.header.devices
         return tuple(devices[int(index)] for index in present)
 
@@ -122,7 +122,7 @@ class Updates:
     def handle(self) -> npt.NDArray[np.uint64]:
         """Who sent each update: a number that stays with its device, or a fresh one for every update."""
         if Sight.LINKS in self._sights:
-            return _frozen(self._trace.column("device").astype(np.uint64))
+            return _frozen(self._trace.device.astype(np.uint64))
         # The row number through a bijection: no two updates can share a handle, and none depends on its sender.
         key = np.uint64(zlib.crc32(self._trace.header.fingerprint.encode()))
         return _frozen(_scramble(np.arange(len(self), dtype=np.uint64) + (key << np.uint64(32))))
@@ -130,14 +130,14 @@ class Updates:
     @cached_property
     def shadow(self) -> IntArray:
         """Which candidate's data an update was trained on, where the adversary's own device sent it; else -1."""
-        return _frozen(self._trace.column("shadow").astype(np.int64))
+        return _frozen(self._trace.shadow.astype(np.int64))
 
     @cached_property
     def size(self) -> IntArray | None:
         """How many examples each update was trained on; None if the adversary is not told."""
         if Sight.SIZES not in self._sights:
             return None
-        return _frozen(self._trace.column("size").astype(np.int64))
+        return _frozen(self._trace.size.astype(np.int64))
 
     def layer(self, name: str) -> FloatArray:
         """One layer of every update, (updates, size), read-only; mapped from disk where it is stored as float32."""

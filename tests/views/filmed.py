@@ -1,0 +1,83 @@
+"""Runs of any shape, recorded with updates that say which row they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from fedleak.core import IntArray, Layer, Layout, Params, Task
+from fedleak.federation.federation import Round
+from fedleak.trace.header import Header
+from fedleak.trace.writer import TraceWriter
+
+LAYOUT: Layout = (Layer("in", (("weight", (2, 2)),)), Layer("out", (("weight", (3,)), ("bias", (1,)))))
+
+
+@dataclass(frozen=True)
+class Run:
+    devices: int
+    participants: tuple[tuple[int, ...], ...]  # device indices of each round, in recorded order
+
+    @property
+    def senders(self) -> IntArray:
+        return np.array([device for present in self.participants for device in present], dtype=np.int64)
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> Run:
+    devices = draw(st.integers(2, 8))
+    present = st.lists(st.integers(0, devices - 1), max_size=devices, unique=True).map(tuple)
+    return Run(devices, tuple(draw(st.lists(present, min_size=1, max_size=6))))
+
+
+def shadows(devices: int) -> tuple[int, ...]:
+    """Every other device is the adversary's own."""
+    return tuple(index // 2 if index % 2 == 0 else -1 for index in range(devices))
+
+
+def film(folder: Path, run: Run, **changes: Any) -> Path:
+    head = Header(
+        **{
+            "fingerprint": "plan",
+            "rounds": len(run.participants),
+            "task": Task.CLASSIFY,
+            "model": "mlp",
+            "layout": LAYOUT,
+            "devices": tuple(f"d-{index}" for index in range(run.devices)),
+            "shadow": shadows(run.devices),
+            "settings": {"lr": 0.5},
+            **changes,
+        }
+    )
+    writer = TraceWriter.open(folder, head)
+    writer.start(model(0))
+    row = 0
+    for number, present in enumerate(run.participants, start=1):
+        writer.append(
+            Round(
+                number=number,
+                participants=np.array(present, dtype=np.int64),
+                sizes=np.array(present, dtype=np.int64) + 100,
+                updates=rows(row, len(present)),
+                aggregate=model(-number),
+                weights=model(number),
+                dropped=((head.devices[0], "NaN"),),
+            )
+        )
+        row += len(present)
+    return folder
+
+
+def rows(first: int, count: int) -> Params:
+    numbers = np.arange(first, first + count, dtype=np.float32)
+    return {
+        layer.name: numbers[:, None] + np.arange(layer.size, dtype=np.float32) * np.float32(0.125) for layer in LAYOUT
+    }
+
+
+def model(number: int) -> Params:
+    return {layer.name: np.full(layer.size, number, np.float32) for layer in LAYOUT}

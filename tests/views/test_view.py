@@ -1,0 +1,256 @@
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from filmed import LAYOUT, Run, film, model, rows, runs, shadows
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedleak.core import Sight
+from fedleak.errors import NotVisible, TraceError
+from fedleak.views.adversaries import (
+    AGGREGATE_SERVER,
+    ANONYMOUS_SERVER,
+    EAVESDROPPER,
+    GLOBAL_MODEL_CLIENT,
+    SERVER,
+    Adversary,
+    everyone,
+)
+from fedleak.views.view import View
+
+RUN = Run(6, ((0, 3, 5), (5, 1, 0), (2, 4, 3), (3, 0, 1)))
+
+VISIBLE: dict[str, set[str]] = {
+    "server": {
+        "snapshots.bin",
+        "aggregates.bin",
+        "device.bin",
+        "shadow.bin",
+        "size.bin",
+        "update-000.bin",
+        "update-001.bin",
+    },
+    "anonymous-server": {"snapshots.bin", "aggregates.bin", "shadow.bin", "update-000.bin", "update-001.bin"},
+    "global-model-client": {"snapshots.bin"},
+    "eavesdropper": {"snapshots.bin", "device.bin"},
+    "aggregate-server": {"snapshots.bin", "aggregates.bin", "device.bin"},
+}
+PUBLIC = {"header.json", "log"}
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    return film(tmp_path / "trace", RUN)
+
+
+def _look(view: View) -> list[Any]:
+    """Everything that an attack could take out of a view."""
+    seen: list[Any] = [view.layout, view.task, view.rounds, view.settings]
+    sights = view.adversary.sights
+    if Sight.SNAPSHOTS in sights:
+        seen += [values.tobytes() for t in range(view.rounds + 1) for values in view.snapshot(t).values()]
+    if Sight.AGGREGATE in sights:
+        seen += [values.tobytes() for t in range(1, view.rounds + 1) for values in view.aggregate(t).values()]
+    if Sight.SELECTION in sights:
+        seen += [view.selection(t) for t in range(1, view.rounds + 1)]
+    if Sight.UPDATES in sights:
+        updates = view.updates
+        seen += [updates.round.tobytes(), updates.handle.tobytes(), updates.shadow.tobytes()]
+        seen.append(None if updates.size is None else updates.size.tobytes())
+        for layer in view.layout:
+            seen.append(updates.layer(layer.name).tobytes())
+            seen.append(b"".join(block.tobytes() for block in updates.blocks(layer.name, 2)))
+    return seen
+
+
+@settings(max_examples=60, deadline=None)
+@given(run=runs(), dtype=st.sampled_from(["float32", "float16"]))
+def test_every_update_is_seen_once_with_its_round_and_values(run: Run, dtype: str) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = film(Path(name) / "trace", run, dtype=dtype)
+        for adversary in (SERVER, ANONYMOUS_SERVER):
+            updates = View(folder, adversary).updates
+            assert len(updates) == len(run.senders)
+            counts = [len(present) for present in run.participants]
+            np.testing.assert_array_equal(updates.round, np.repeat(np.arange(1, len(counts) + 1), counts))
+            np.testing.assert_array_equal(updates.shadow, np.array(shadows(run.devices))[run.senders])
+            for layer in LAYOUT:
+                expected = rows(0, len(run.senders))[layer.name]
+                found = updates.layer(layer.name)
+                assert found.dtype == np.float32
+                assert not found.flags.writeable
+                np.testing.assert_array_equal(found, expected)
+                blocks = list(updates.blocks(layer.name, 3))
+                assert all(len(block) <= 3 for block in blocks)
+                np.testing.assert_array_equal(np.concatenate([*blocks, np.empty((0, layer.size))]), expected)
+
+
+@settings(max_examples=60, deadline=None)
+@given(run=runs())
+def test_anonymous_updates_cannot_be_joined_across_rounds(run: Run) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        updates = View(film(Path(name) / "trace", run), ANONYMOUS_SERVER).updates
+        handles = updates.handle
+        assert handles.dtype == np.uint64
+        assert len(set(handles.tolist())) == len(handles)
+
+
+@settings(max_examples=60, deadline=None)
+@given(run=runs(), data=st.data())
+def test_an_anonymous_view_is_the_same_whoever_sent_the_updates(run: Run, data: st.DataObject) -> None:
+    """Swap the people's devices in every round in any way: the anonymous server's bytes do not change."""
+    with tempfile.TemporaryDirectory() as name:
+        one = film(Path(name) / "one", run)
+        swapped = []
+        for present in run.participants:
+            others = [device for device in range(run.devices) if device % 2]
+            drawn = iter(data.draw(st.permutations(others)))
+            swapped.append(tuple(next(drawn) if device % 2 else device for device in present))
+        other = film(Path(name) / "other", replace(run, participants=tuple(swapped)))
+        assert _look(View(one, ANONYMOUS_SERVER)) == _look(View(other, ANONYMOUS_SERVER))
+
+
+@settings(max_examples=60, deadline=None)
+@given(run=runs())
+def test_the_servers_handles_stay_with_their_devices(run: Run) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        updates = View(film(Path(name) / "trace", run), SERVER).updates
+        same_handle = updates.handle[:, None] == updates.handle[None, :]
+        same_device = run.senders[:, None] == run.senders[None, :]
+        np.testing.assert_array_equal(same_handle, same_device)
+        assert updates.size is not None
+        np.testing.assert_array_equal(updates.size, run.senders + 100)
+
+
+def test_snapshots_sums_and_selection_are_those_of_their_round(trace: Path) -> None:
+    view = View(trace, SERVER)
+    assert view.rounds == 4
+    assert view.settings == {"lr": 0.5, "model": "mlp"}
+    for number in range(5):
+        np.testing.assert_array_equal(view.snapshot(number)["out"], model(number)["out"])
+    for number in range(1, 5):
+        np.testing.assert_array_equal(view.aggregate(number)["in"], model(-number)["in"])
+    assert view.selection(2) == ("d-0", "d-1", "d-5")  # not in the order of the updates
+
+
+def test_who_sees_updates_and_selection_cannot_join_them_by_position(tmp_path: Path) -> None:
+    onlooker = Adversary(name="onlooker", sights=Sight.UPDATES | Sight.SELECTION, summary="")
+    one = View(film(tmp_path / "one", Run(4, ((1, 3, 0),))), onlooker)
+    other = View(film(tmp_path / "other", Run(4, ((3, 1, 0),))), onlooker)
+    assert _look(one) == _look(other)
+
+
+_opened: set[str] = set()
+_watching: list[Path] = []
+
+
+def _watch(event: str, arguments: tuple[Any, ...]) -> None:
+    if _watching and event == "open" and isinstance(arguments[0], str | Path):
+        path = Path(arguments[0])
+        if path.is_relative_to(_watching[0]):
+            _opened.add(path.name)
+
+
+@contextmanager
+def _opened_files(folder: Path) -> Iterator[set[str]]:
+    """Every file of a folder that the interpreter opens, by whatever way."""
+    if not hasattr(_watch, "installed"):
+        sys.addaudithook(_watch)  # stays for the life of the process, idle outside this block
+        _watch.installed = True  # type: ignore[attr-defined]
+    _opened.clear()
+    _watching.append(folder)
+    try:
+        yield _opened
+    finally:
+        _watching.clear()
+
+
+@pytest.mark.parametrize("adversary", everyone(), ids=lambda adversary: adversary.name)
+def test_what_an_adversary_does_not_see_is_never_opened(trace: Path, adversary: Adversary) -> None:
+    with _opened_files(trace) as opened:
+        _look(View(trace, adversary))
+    assert opened == VISIBLE[adversary.name] | PUBLIC
+
+
+@pytest.mark.parametrize("adversary", everyone(), ids=lambda adversary: adversary.name)
+def test_what_an_adversary_does_not_see_need_not_exist(trace: Path, adversary: Adversary) -> None:
+    before = _look(View(trace, adversary))
+    for path in trace.iterdir():
+        if path.name not in VISIBLE[adversary.name] | PUBLIC:
+            path.unlink()
+    assert _look(View(trace, adversary)) == before
+
+
+def test_the_trace_behind_a_view_refuses_what_the_view_refuses(trace: Path) -> None:
+    behind = View(trace, ANONYMOUS_SERVER)._trace
+    for reach in (lambda: behind.device, lambda: behind.size, lambda: list(behind.dropped()), behind.verify):
+        with pytest.raises(NotVisible):
+            reach()
+
+
+@pytest.mark.parametrize(
+    ("adversary", "ask", "missing", "able"),
+    [
+        (GLOBAL_MODEL_CLIENT, lambda view: view.updates, "updates", "server, anonymous-server"),
+        (EAVESDROPPER, lambda view: view.aggregate(1), "aggregate", "server, anonymous-server, aggregate-server"),
+        (ANONYMOUS_SERVER, lambda view: view.selection(1), "selection", "server, eavesdropper, aggregate-server"),
+        (AGGREGATE_SERVER, lambda view: view.updates, "updates", "server, anonymous-server"),
+        (Adversary(name="nobody", sights=Sight.NONE, summary=""), lambda view: view.snapshot(0), "snapshots", "server"),
+    ],
+)
+def test_asking_for_more_names_the_adversary_the_sight_and_who_has_it(
+    trace: Path, adversary: Adversary, ask: Any, missing: str, able: str
+) -> None:
+    message = (
+        rf"adversary '{adversary.name}' does not see {missing} \(.+\)\.\n  Choose one that does: {re.escape(able)}"
+    )
+    with pytest.raises(NotVisible, match=message):
+        ask(View(trace, adversary))
+
+
+def test_the_anonymous_server_is_not_told_sizes(trace: Path) -> None:
+    assert View(trace, ANONYMOUS_SERVER).updates.size is None
+
+
+def test_nobody_sees_updates_that_the_channel_summed(tmp_path: Path) -> None:
+    folder = film(tmp_path / "trace", RUN, holds_updates=False)
+    with pytest.raises(NotVisible, match="only sums"):
+        _ = View(folder, SERVER).updates
+    assert View(folder, SERVER).aggregate(1)["in"].shape == (4,)
+
+
+def test_an_unfinished_run_is_not_attacked(tmp_path: Path) -> None:
+    folder = film(tmp_path / "trace", RUN, rounds=9)
+    with pytest.raises(TraceError, match="4 of 9 rounds"):
+        View(folder, SERVER)
+
+
+def test_a_view_leaves_its_arrays_unchanged(trace: Path) -> None:
+    updates = View(trace, SERVER).updates
+    assert updates.size is not None
+    for values in (updates.round, updates.handle, updates.shadow, updates.size, updates.layer("in")):
+        with pytest.raises(ValueError, match="read-only"):
+            values[0] = 0
+    snapshot = View(trace, SERVER).snapshot(1)
+    snapshot["in"][:] = 9
+    np.testing.assert_array_equal(View(trace, SERVER).snapshot(1)["in"], model(1)["in"])
+
+
+def test_a_damaged_layer_is_found_before_an_attack_uses_it(trace: Path) -> None:
+    data = bytearray((trace / "update-001.bin").read_bytes())
+    data[7] ^= 64
+    (trace / "update-001.bin").write_bytes(data)
+    updates = View(trace, SERVER).updates
+    updates.layer("in")
+    with pytest.raises(TraceError, match=r"update-001\.bin is damaged in round 1"):
+        updates.layer("out")
