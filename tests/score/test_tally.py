@@ -85,3 +85,11 @@ def test_chance_exceeds_one_over_users_when_updates_of_a_user_rank_together() ->
 def test_one_sender_alone_has_no_null() -> None:
     with pytest.raises(AttackError, match="fewer than two people"):
         average_precision(np.eye(3, dtype=np.float32), np.zeros(3, dtype=np.int64)).null(20, np.random.default_rng(0))
+
+
+def test_blind_guessing_is_one_in_as_many_as_there_are() -> None:
+    right = np.arange(10)
+    claims = np.eye(10, dtype=np.float32)
+    assert top(claims, right, 1).blind == pytest.approx(0.1)
+    assert top(claims, right, 5).blind == pytest.approx(0.5)
+    assert average_precision(claims, right).blind == pytest.approx(0.1)

@@ -71,12 +71,14 @@ def measure(played: Sequence[Played], metric: str, *, level: float, permutations
     null = np.mean(
         [t.null(permutations, derive(one.seed, "null", metric)) for one, t in zip(played, tallies, strict=True)], axis=0
     )
+    # Under permuted identities a perfect attack is always wrong; guessing blindly is right once in a while.
+    blind = float(np.mean([tally.blind for tally in tallies]))
     return Measured(
         value=float(np.average(values, weights=weights)),
         low=interval.low,
         high=interval.high,
-        chance=float(null.mean()),
-        chance_high=float(np.quantile(null, 0.975)),
+        chance=max(blind, float(null.mean())),
+        chance_high=max(blind, float(np.quantile(null, 0.975))),
         n=sum(len(one.right) for one in played),
         users=int((weights > 0).sum()),
     )

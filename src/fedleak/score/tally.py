@@ -27,6 +27,7 @@ class Tally:
 
     table: Table  # (options, users)
     weights: npt.NDArray[np.float64]  # of each user in the mean; 0 for users who sent no update
+    blind: float  # what guessing with closed eyes scores
 
     @property
     def per_user(self) -> npt.NDArray[np.float64]:
@@ -80,7 +81,7 @@ def average_precision(claims: FloatArray, right: IntArray) -> Tally:
         for i in range(len(ranks) - 2, -1, -1):
             found[i] = np.where(ranks[i] == ranks[i + 1], found[i + 1], found[i])
         table[:, user] = (found / ranks).mean(axis=0)
-    return Tally(table, (counts > 0).astype(np.float64))
+    return Tally(table, (counts > 0).astype(np.float64), blind=1 / max(1, int((counts > 0).sum())))
 
 
 def top(claims: FloatArray, right: IntArray, k: int) -> Tally:
@@ -95,4 +96,4 @@ def top(claims: FloatArray, right: IntArray, k: int) -> Tally:
     counts = np.bincount(right, minlength=options)
     table = np.zeros((options, options))
     np.add.at(table.T, right, hit)
-    return Tally(table / np.maximum(counts, 1), counts.astype(np.float64))
+    return Tally(table / np.maximum(counts, 1), counts.astype(np.float64), blind=min(1.0, k / options))

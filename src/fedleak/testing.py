@@ -1,0 +1,195 @@
+"""The contract that every attack is held to, for Fedleak's own tests and for those of plugin authors.
+
+    from fedleak.testing import check_attack
+
+    def test_my_attack_keeps_the_contract(tmp_path):
+        check_attack(MyAttack(), tmp_path)
+
+Two kinds of trace are made for it. In a *null trace* every device's updates resemble each other, but an anonymous
+device has nothing in common with its owner's prior data, so nothing can be found. In a *planted-leak trace* both carry
+the owner's signature and class mix, so an attack that finds nothing is broken.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedleak import registry
+from fedleak.attacks.attack import Attack
+from fedleak.core import FloatArray, IntArray, Layer, Layout, Params, Task, UserId, derive
+from fedleak.federation.federation import Round
+from fedleak.games.identify import identify
+from fedleak.population.population import Examples
+from fedleak.score.score import Measured, Played, check, measure
+from fedleak.trace.header import Header
+from fedleak.trace.prior import Prior
+from fedleak.trace.reader import Trace
+from fedleak.trace.truth import Truth
+from fedleak.trace.writer import TraceWriter
+from fedleak.views.adversaries import Adversary
+from fedleak.views.view import View
+
+__all__ = ["ContractBroken", "check_attack", "null_trace", "planted_trace"]
+
+USERS, ROUNDS, PER_ROUND, CLASSES = 12, 40, 8, 10
+LAYOUT: Layout = (
+    Layer("hidden", (("weight", (8, 6)), ("bias", (8,)))),
+    Layer("out", (("weight", (CLASSES, 8)), ("bias", (CLASSES,)))),
+)
+
+
+class ContractBroken(AssertionError):
+    """An attack broke the contract; the message says which part."""
+
+
+def check_attack(attack: Attack, folder: Path) -> None:
+    """Hold an attack to the contract, on traces written below `folder`.
+
+    Same seed, same claims; the trace is left as it was; every question is answered with finite scores; at chance on
+    null traces, above chance on planted leaks.
+    """
+    adversary = weakest(attack)
+    planted = [planted_trace(folder / f"planted-{seed}", seed) for seed in range(2)]
+    before = digest(planted[0])
+    first, again = play(attack, adversary, planted[0], 0), play(attack, adversary, planted[0], 0)
+    if not np.array_equal(first.claims, again.claims):
+        raise ContractBroken(f"{attack.name}: the same seed gave other claims")
+    if digest(planted[0]) != before:
+        raise ContractBroken(f"{attack.name}: the trace was changed")
+    found = measured([first, play(attack, adversary, planted[1], 1)])
+    if found.low <= found.chance:
+        raise ContractBroken(
+            f"{attack.name}: a planted leak was not found (AP {found.value:.2f} [{found.low:.2f}, {found.high:.2f}], "
+            f"chance {found.chance:.2f})"
+        )
+    nulls = [null_trace(folder / f"null-{seed}", seed) for seed in range(4)]
+    nothing = measured([play(attack, adversary, trace, seed) for seed, trace in enumerate(nulls)])
+    if nothing.low > nothing.chance:
+        raise ContractBroken(
+            f"{attack.name}: something was found where nothing is (AP {nothing.value:.2f} "
+            f"[{nothing.low:.2f}, {nothing.high:.2f}], chance {nothing.chance:.2f})"
+        )
+
+
+def planted_trace(folder: Path, seed: int) -> Path:
+    """A run whose devices, shadow and anonymous alike, carry their owner's signature."""
+    return write_run(folder, seed, leak=True)
+
+
+def null_trace(folder: Path, seed: int) -> Path:
+    """A run whose anonymous devices carry signatures of their own, unrelated to anybody's prior data."""
+    return write_run(folder, seed, leak=False)
+
+
+def weakest(attack: Attack) -> Adversary:
+    """The adversary who sees least and can still play the attack."""
+    able: list[Any] = [
+        adversary
+        for name in registry.names("adversary")
+        if attack.needs in (adversary := registry.load("adversary", name)).sights and attack.powers in adversary.powers
+    ]
+    if not able:
+        raise ContractBroken(f"{attack.name}: no registered adversary can play it")
+    chosen: Adversary = min(able, key=lambda adversary: len(list(adversary.sights)))
+    return chosen
+
+
+def play(attack: Attack, adversary: Adversary, run: Path, seed: int) -> Played:
+    """Play an attack once and pair its claims with the truth."""
+    prior = Prior.load(run / "prior")
+    questions, answers = identify(Trace.open(run / "trace"), Truth.load(run / "truth"), prior)
+    claims = attack.run(View(run / "trace", adversary), prior, questions, derive(seed, "contract"))
+    check(claims, len(questions.updates), len(questions.options), attack.name)
+    # People of different seeds are different people, whatever they are called.
+    return Played(seed, claims, answers.right, tuple(f"{seed}/{option}" for option in questions.options))
+
+
+def measured(played: list[Played]) -> Measured:
+    """Average precision, with an interval wide enough that a sound attack is not failed by accident."""
+    return measure(played, "ap", level=0.999, permutations=200)
+
+
+def digest(run: Path) -> str:
+    """A fingerprint of every file of a run."""
+    total = hashlib.sha256()
+    for path in sorted(run.rglob("*")):
+        if path.is_file():
+            total.update(str(path.relative_to(run)).encode() + path.read_bytes())
+    return total.hexdigest()
+
+
+def write_run(folder: Path, seed: int, *, leak: bool) -> Path:
+    """Write a trace, its truth and its prior as a real run would, from made-up updates."""
+    rng = derive(seed, "contract trace", leak)
+    users = tuple(UserId(f"user-{i:02}") for i in range(USERS))
+    names = [f"d-{i:02}" for i in rng.permutation(2 * USERS)]
+    shadow = [i if i < USERS else -1 for i in range(2 * USERS)]  # the first half are the adversary's own
+    mixes = rng.dirichlet(np.full(CLASSES, 0.7), size=USERS).astype(np.float32)
+    signatures = {layer.name: rng.normal(size=(USERS, layer.size)).astype(np.float32) for layer in LAYOUT}
+    strangers = {layer.name: rng.normal(size=(USERS, layer.size)).astype(np.float32) for layer in LAYOUT}
+    other_mixes = rng.dirichlet(np.full(CLASSES, 0.7), size=USERS).astype(np.float32)
+    for table, mix in ((signatures, mixes), (strangers, other_mixes)):
+        table["out"][:, LAYOUT[1].span("bias")] = 10 * (mix - mix.mean(axis=0))
+    means = {
+        name: np.concatenate([signatures[name], signatures[name] if leak else strangers[name]]) for name in signatures
+    }
+    Truth(
+        users=users,
+        device_user={name: users[i % USERS] for i, name in enumerate(names)},
+        attributes={user: {} for user in users},
+    ).save(folder / "truth")
+    Prior(
+        candidates=users,
+        examples=tuple(examples(mix, rng) for mix in mixes),
+        task=Task.CLASSIFY,
+        outputs=CLASSES,
+    ).save(folder / "prior")
+    header = Header(
+        fingerprint=f"contract-{seed}-{leak}",
+        rounds=ROUNDS,
+        task=Task.CLASSIFY,
+        model="made-up",
+        layout=LAYOUT,
+        devices=tuple(names),
+        shadow=tuple(shadow),
+    )
+    writer = TraceWriter.open(folder / "trace", header)
+    weights: Params = {layer.name: np.zeros(layer.size, dtype=np.float32) for layer in LAYOUT}
+    writer.start(weights)
+    for number in range(1, ROUNDS + 1):
+        weights = append(writer, number, weights, means, rng)
+    return folder
+
+
+def append(
+    writer: TraceWriter, number: int, weights: Params, means: dict[str, FloatArray], rng: np.random.Generator
+) -> Params:
+    """Add one round of noisy copies of the participants' signatures."""
+    participants: IntArray = rng.choice(2 * USERS, PER_ROUND, replace=False)
+    updates = {
+        name: (mean[participants] + 1.5 * rng.normal(size=(PER_ROUND, mean.shape[1]))).astype(np.float32)
+        for name, mean in means.items()
+    }
+    aggregate = {name: rows.mean(axis=0) for name, rows in updates.items()}
+    after = {name: weights[name] + aggregate[name] for name in weights}
+    writer.append(
+        Round(
+            number=number,
+            participants=participants,
+            sizes=np.full(PER_ROUND, 20, dtype=np.int64),
+            updates=updates,
+            aggregate=aggregate,
+            weights=after,
+        )
+    )
+    return after
+
+
+def examples(mix: FloatArray, rng: np.random.Generator) -> Examples:
+    """Prior examples whose classes follow a mix; what they show does not matter here."""
+    labels = rng.choice(CLASSES, size=60, p=mix.astype(np.float64) / mix.astype(np.float64).sum())
+    return Examples(x=np.zeros((60, 1), dtype=np.float32), y=labels.astype(np.int64))

@@ -1,0 +1,104 @@
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from fedleak import registry
+from fedleak.attacks.deanonymize.centroid import Centroid
+from fedleak.core import FloatArray, Power, Sight, Task
+from fedleak.errors import AttackError
+from fedleak.games.identify import Questions
+from fedleak.testing import ContractBroken, check_attack
+from fedleak.trace.prior import Prior
+from fedleak.views.view import View
+
+
+@pytest.mark.parametrize("name", registry.names("attack"))
+def test_every_registered_attack_keeps_the_contract(name: str, tmp_path: Path) -> None:
+    attack = registry.load("attack", name)()
+    assert attack.name == name
+    check_attack(attack, tmp_path)
+
+
+@dataclass(frozen=True)
+class Bad:
+    """An attack that breaks one part of the contract at a time."""
+
+    how: str
+    name: ClassVar[str] = "bad"
+    summary: ClassVar[str] = "breaks the contract"
+    game: ClassVar[str] = "identify"
+    needs: ClassVar[Sight] = Sight.UPDATES
+    powers: ClassVar[Power] = Power.NONE
+    tasks: ClassVar[tuple[Task, ...]] = tuple(Task)
+
+    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
+        shape = (len(questions.updates), len(questions.options))
+        honest = Centroid().run(view, prior, questions, rng)
+        if self.how == "unsteady":
+            return honest + np.random.default_rng().normal(size=shape).astype(np.float32)
+        if self.how == "infinite":
+            return np.full(shape, np.inf, dtype=np.float32)
+        if self.how == "short":
+            return honest[1:]
+        if self.how == "blind":
+            return rng.normal(size=shape).astype(np.float32)
+        raise AssertionError(self.how)
+
+
+@pytest.mark.parametrize(
+    ("how", "error", "message"),
+    [
+        ("unsteady", ContractBroken, "same seed gave other claims"),
+        ("infinite", AttackError, "not finite"),
+        ("short", AttackError, "shape"),
+        ("blind", ContractBroken, "planted leak was not found"),
+    ],
+)
+def test_the_contract_catches_an_attack_that_breaks_it(
+    how: str, error: type[Exception], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(error, match=message):
+        check_attack(Bad(how), tmp_path)
+
+
+@dataclass(frozen=True)
+class Vandal(Bad):
+    """An attack that writes to the trace it was shown."""
+
+    how: str = "vandal"
+    folder: Path = Path()
+
+    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
+        victim = next(self.folder.glob("planted-0/trace/header.json"))
+        victim.write_bytes(victim.read_bytes() + b" ")
+        return Centroid().run(view, prior, questions, rng)
+
+
+def test_the_contract_catches_an_attack_that_changes_the_trace(tmp_path: Path) -> None:
+    with pytest.raises(ContractBroken, match="trace was changed"):
+        check_attack(Vandal(folder=tmp_path), tmp_path)
+
+
+@dataclass(frozen=True)
+class Cheat(Bad):
+    """An attack that reads the truth: it finds what is not there, and the null traces tell."""
+
+    how: str = "cheat"
+    folder: Path = Path()
+
+    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
+        from fedleak.games.identify import identify
+        from fedleak.trace.reader import Trace
+        from fedleak.trace.truth import Truth
+
+        folder = view._trace.folder.parent
+        _, answers = identify(Trace.open(folder / "trace"), Truth.load(folder / "truth"), prior)
+        return np.eye(len(questions.options), dtype=np.float32)[answers.right]
+
+
+def test_the_contract_catches_an_attack_that_knows_too_much(tmp_path: Path) -> None:
+    with pytest.raises(ContractBroken, match="something was found where nothing is"):
+        check_attack(Cheat(folder=tmp_path), tmp_path)
