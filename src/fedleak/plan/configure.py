@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -44,8 +44,22 @@ def convert(value: Any, kind: Any, where: str) -> Any:
     except msgspec.ValidationError as error:
         # msgspec speaks of its own path ("- at `$[0]`"); the place in the plan is already in `where`.
         reason = str(error).split(" - at ")[0].replace("`", "")
-        reason = reason[:1].lower() + reason[1:]
+        reason = reason[:1].lower() + reason[1:].replace("object", "table")
+        if reason.startswith("invalid enum value"):
+            reason = "no such choice" + did_you_mean(str(wrong(value, choices(kind))), choices(kind))
         raise PlanError(f"{where} = {shown(value)}: {reason}") from error
+
+
+def choices(kind: Any) -> list[str]:
+    """The values that a type with a Literal inside admits."""
+    if get_origin(kind) is Literal:
+        return [str(choice) for choice in get_args(kind)]
+    return [choice for inner in get_args(kind) for choice in choices(inner)]
+
+
+def wrong(value: Any, known: list[str]) -> Any:
+    """What of a value (or of a list of values) is not among the choices."""
+    return next((item for item in value if item not in known), value) if isinstance(value, list) else value
 
 
 def shown(value: Any) -> str:
