@@ -113,6 +113,8 @@ class Browser:
 
     def pdf(self) -> bytes:
         """Print the page as its own style asks."""
+        self.call("Emulation.clearDeviceMetricsOverride")
+        self.call("Emulation.setEmulatedMedia", media="print")
         return base64.b64decode(self.call("Page.printToPDF", preferCSSPageSize=True, printBackground=True)["data"])
 
     def requests(self) -> list[str]:

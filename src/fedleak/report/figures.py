@@ -28,7 +28,7 @@ def trade_off(name: str, scene: Scene) -> Markup | None:
     ]
     if not points:
         return None
-    box = Box(44, 34, WIDTH - 12, 286)
+    box = Box(44, 34, WIDTH - 18, 286)
     usefulness = [value for _, _, utility in points for value in (utility.low, utility.high)]
     x = Axis.around(usefulness, box.left, box.right)
     y = _share_axis([score for _, score, _ in points], box.bottom, box.top)
@@ -45,7 +45,7 @@ def trade_off(name: str, scene: Scene) -> Markup | None:
         said = f"{run.label}: {_said(score)}; {utility.metric} {number(utility.value)}"
         parts.append(_key(at, up, run.key, kind, said))
     told = "; ".join(f"{run.key} is {run.label}, {_said(score)}" for run, score, _ in points)
-    described = f"Each point is a run. Lower means less leaks; the dashed band is chance. {told}."
+    described = f"Each point is a run. Lower means less leaks; the grey band is chance. {told}."
     return figure(name, "What each defence buys and what it costs", described, 330, *parts)
 
 
@@ -55,7 +55,7 @@ def comparison(name: str, scene: Scene) -> Markup:
     rows = [(attack, [(run, run.score(attack, scene.metric)) for run in scene.runs]) for attack in scene.attacks]
     scores = [score for _, line in rows for _, score in line if score is not None]
     height = sum(header + row * sum(score is not None for _, score in line) for _, line in rows)
-    box = Box(150, 10, WIDTH - 14, 10 + height)
+    box = Box(128, 10, WIDTH - 14, 10 + height)
     x = _share_axis(scores, box.left, box.right)
     parts: list[str] = [frame(box, x, None, METRICS.get(scene.metric, scene.metric))]
     top = box.top
@@ -67,7 +67,7 @@ def comparison(name: str, scene: Scene) -> Markup:
                 continue
             middle = top + row / 2
             kind = "leak" if leaks(score) else "quiet"
-            parts.append(el("text", f"{run.key}  {shorten(run.label, 20)}", x=8.0, y=middle + 4, class_="tick"))
+            parts.append(el("text", f"{run.key}\u2002{shorten(run.short, 14)}", x=8.0, y=middle + 4, class_="tick"))
             wide = max(x(score.chance_high) - x(min(score.chance, score.chance_high)), 2.0)
             parts.append(el("rect", x=x(score.chance), y=middle - 7, width=wide, height=14.0, class_="chance"))
             parts.append(_bar(x(score.low), middle, x(score.high), middle, kind, cap=4))
@@ -84,7 +84,7 @@ def per_user(name: str, detail: Detail, score: Score | None) -> Markup | None:
         return None
     values = sorted((user.ap for user in detail.users), reverse=True)
     drawn = _thin(values, _MOST_BARS)
-    box = Box(36, 30, WIDTH - 8, 200)
+    box = Box(36, 30, WIDTH - 14, 200)
     x, y = Axis(0, len(drawn), box.left, box.right), Axis(0, 1, box.bottom, box.top)
     step = x(1) - x(0)
     parts: list[str] = [_levels(box, y, "average precision")]
@@ -95,7 +95,7 @@ def per_user(name: str, detail: Detail, score: Score | None) -> Markup | None:
             el("rect", x=x(rank) + gap / 2, y=box.bottom - height, width=step - gap, height=height, class_="bar")
         )
     if score is not None:
-        parts.append(_rule(box, y(score.chance), f"chance {number(score.chance)}"))
+        parts.append(_rule(box, y(score.chance), f"dashed: chance {number(score.chance)}"))
     middle = (box.left + box.right) / 2
     many = len(values)
     axis = f"{many} users, most identifiable first"
@@ -112,7 +112,7 @@ def precision_recall(name: str, detail: Detail, control: Detail | None) -> Marku
     """Of the claims an attacker makes, how many are right, as it makes more of them; beside the control."""
     if not detail.recall:
         return None
-    box = Box(36, 30, WIDTH - 8, 200)
+    box = Box(36, 30, WIDTH - 14, 200)
     x, y = Axis(0, 1, box.left, box.right), Axis(0, 1, box.bottom, box.top)
     parts: list[str] = [
         frame(box, x, y, "recall: share of true links found", "precision: share of claims that are right")
@@ -132,15 +132,15 @@ def confusion(name: str, detail: Detail) -> Markup | None:
     users = [printable(user) for user in detail.confusion_users]
     if not users:
         return None
-    left, top = 92.0, 84.0
-    cell = min((WIDTH - 8 - left) / len(users), 30.0)
+    left, top = 92.0, 88.0
+    cell = min((WIDTH - 64 - left) / len(users), 28.0)  # the last slanted name needs room too
     parts: list[str] = [el("text", "true sender", x=0.0, y=top - 8, class_="axis")]
     for row, (user, shares) in enumerate(zip(users, detail.confusion, strict=True)):
         middle = top + cell * (row + 0.5) + 4
-        parts.append(el("text", shorten(user, 13), x=left - 6, y=middle, class_="tick", text_anchor="end"))
+        parts.append(el("text", shorten(user, 11), x=left - 6, y=middle, class_="tick", text_anchor="end"))
         at = left + cell * (row + 0.5) + 4
         turn = f"rotate(-50 {at:.2f} {top - 6:.2f})"
-        parts.append(el("text", shorten(user, 13), x=at, y=top - 6, class_="tick", transform=turn))
+        parts.append(el("text", shorten(user, 11), x=at, y=top - 6, class_="tick", transform=turn))
         for column, share in enumerate(shares):
             place = {"x": left + cell * column, "y": top + cell * row}
             note = el("title", f"{user} named as {users[column]}: {share:.0%}")
@@ -159,7 +159,7 @@ def null_distribution(name: str, detail: Detail, score: Score | None) -> Markup 
     """The score when identities are permuted, beside the score itself: how far outside of luck it lies."""
     if not detail.null or score is None:
         return None
-    box = Box(36, 30, WIDTH - 8, 200)
+    box = Box(36, 30, WIDTH - 14, 200)
     x = _share_axis([score], box.left, box.right, also=max(detail.null))
     counts, edges = np.histogram(detail.null, bins=60, range=(x.low, x.high))
     y = Axis(0, float(counts.max()) * 1.15, box.bottom, box.top)
@@ -220,7 +220,7 @@ def _levels(box: Box, y: Axis, label: str) -> Markup:
 
 def _rule(box: Box, at: float, label: str) -> Markup:
     line = el("line", x1=box.left, x2=box.right, y1=at, y2=at, class_="rule")
-    return line + el("text", label, x=box.right - 2, y=at - 5, class_="tick halo", text_anchor="end")
+    return line + el("text", label, x=box.right, y=box.top - 12, class_="axis", text_anchor="end")
 
 
 def _bar(x1: float, y1: float, x2: float, y2: float, kind: str, cap: float) -> Markup:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from fedleak.trace.files import private_folder, write_atomic
 
 __all__ = ["write", "render"]
 
-_MOST_NAMED = 12  # users named in a table at each end; results.json has them all
+_MOST_NAMED = 8  # users named in a table at each end; results.json has them all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +49,19 @@ def write(audit: Audit, path: Path) -> Path:
 
 def render(audit: Audit) -> str:
     """Draw the page; the same audit always gives the same text."""
+    environment = _environment()
+    told = scenes(audit)
+    return environment.get_template("report.html").render(
+        audit=audit,
+        scenes=[_scene(scene, f"s{position}") for position, scene in enumerate(told)],
+        exceeded=reading.over_limit(audit.scores),
+        resolved=msgspec.json.format(msgspec.json.encode(audit.resolved), indent=2).decode(),
+        style=Markup(environment.get_template("style.css").render()),  # our own file, never an audit's words
+    )
+
+
+@cache
+def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("fedleak.report"),
         autoescape=True,
@@ -68,21 +82,14 @@ def render(audit: Audit) -> str:
         metric=lambda name: reading.METRICS.get(name, name),
         spaced=lambda name: str(name).replace("_", " "),
     )
-    told = scenes(audit)
-    return environment.get_template("report.html").render(
-        audit=audit,
-        scenes=[_scene(scene, f"s{position}") for position, scene in enumerate(told)],
-        exceeded=[score for score in audit.scores if score.exceeded and score.limit is not None],
-        resolved=msgspec.json.format(msgspec.json.encode(audit.resolved), indent=2).decode(),
-        run_label=reading.run_label,
-        style=Markup(environment.get_template("style.css").render()),  # our own file, never an audit's words
-    )
+    return environment
 
 
 def _scene(scene: Scene, name: str) -> Mapping[str, Any]:
     """Everything the template says about one adversary and one game."""
     best = scene.undefended.strongest(scene.metric) if scene.undefended else None
     held, control = reading.control_held(scene)
+    utility = next((run.utility for run in scene.runs if run.utility is not None), None)
     return {
         "name": name,
         "scene": scene,
@@ -91,6 +98,8 @@ def _scene(scene: Scene, name: str) -> Mapping[str, Any]:
         "leaks": reading.leaks,
         "verdict": reading.verdict,
         "found": reading.found(scene.undefended, scene.metric) if scene.undefended else "",
+        "utility": utility,
+        "higher_is_better": utility is None or utility.higher_is_better,
         "control_held": held,
         "control": control,
         "helped": [(run, reading.helped(scene, run)) for run in scene.defended],

@@ -58,11 +58,20 @@ def read(folder: Path) -> Audit:
             )
         if found < 1:
             raise TraceError(f"{path}: schema {found} has never existed; score the trace again")
-        return msgspec.json.decode(content, type=Audit)
+        audit = msgspec.json.decode(content, type=Audit)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise TraceError(
             f"{path}: damaged, or not a result of Fedleak ({error}); run `fedleak score` to make it again"
         ) from error
+    for position, detail in enumerate(audit.details):
+        people = len(detail.confusion_users)
+        square = len(detail.confusion) == people and all(len(row) == people for row in detail.confusion)
+        if len(detail.recall) != len(detail.precision) or not square:
+            raise TraceError(
+                f"{path}: damaged: details[{position}] has lists whose lengths disagree; run `fedleak score` to make "
+                "it again"
+            )
+    return audit
 
 
 def _in_order(audit: Audit) -> list[Score]:

@@ -22,6 +22,7 @@ __all__ = [
     "control_held",
     "helped",
     "changed",
+    "over_limit",
     "run_label",
     "setting",
     "number",
@@ -40,6 +41,7 @@ class Run:
     """One federation as one adversary attacked it: undefended, under a defence, or as a control."""
 
     label: str
+    short: str  # the label without its settings
     key: str  # A, B, C ...: the same letter in every figure and table
     defended: bool
     control: str | None
@@ -112,6 +114,7 @@ def scenes(audit: Audit) -> tuple[Scene, ...]:
         runs = (
             Run(
                 label=label,
+                short=_short(labels[label]),
                 key=_letters(position),
                 defended=labels[label].defence is not None,
                 control=labels[label].control,
@@ -135,6 +138,10 @@ def scenes(audit: Audit) -> tuple[Scene, ...]:
             )
         )
     return tuple(found)
+
+
+def _short(score: Score) -> str:
+    return run_label({"name": score.defence.get("name", "defence")} if score.defence else None, score.control)
 
 
 def _letters(position: int) -> str:
@@ -182,10 +189,10 @@ def control_held(scene: Scene) -> tuple[bool | None, str]:
     above = [score for score in scores if leaks(score)]
     where = "where nobody's data has anything personal in it"
     if not above:
-        many = "the attack does" if len(scores) == 1 else f"all {len(scores)} attacks do"
+        many = "the attack was not" if len(scores) == 1 else f"none of the {len(scores)} attacks was"
         return True, (
-            f"The control holds: {where}, {many} no better than chance. "
-            "What is found without it comes from the people's own data."
+            f"The control holds: {where}, {many} shown to beat chance. "
+            "What the attacks find elsewhere comes from the people's own data, not from the set-up."
         )
     names = ", ".join(f"{score.attack} ({number(score.value)}, chance {number(score.chance)})" for score in above)
     return False, (
@@ -223,6 +230,20 @@ def changed(utility: Utility | None) -> str:
         return f"{now}, unchanged"
     better = (gain > 0) == utility.higher_is_better
     return f"{now}, {'better' if better else 'worse'} by {abs(gain):.3f}"
+
+
+def over_limit(scores: Iterable[Score]) -> list[str]:
+    """One sentence per run and metric whose scores exceed the plan's limit, lower ends and all."""
+    lines: dict[tuple[str, str, str, float], list[Score]] = {}
+    for score in scores:
+        if score.exceeded and score.limit is not None:
+            run = run_label(score.defence, score.control)
+            lines.setdefault((run, score.adversary, score.metric, score.limit), []).append(score)
+    return [
+        f"{run}, {adversary}: {METRICS.get(metric, metric)} must not exceed {number(limit)}, but the interval begins at "
+        + ", ".join(f"{number(score.low)} ({score.attack})" for score in over)
+        for (run, adversary, metric, limit), over in lines.items()
+    ]
 
 
 def run_label(defence: Mapping[str, Any] | None, control: str | None) -> str:
@@ -307,10 +328,10 @@ def times(score: Score) -> str:
 
 
 def printable(text: str) -> str:
-    """Replace what a terminal or a browser would act on instead of showing: escapes, overrides of text direction.
+    r"""Replace what a terminal or a browser would act on instead of showing: escapes, overrides of text direction.
 
-    >>> printable("a\\x1b[2Jb")
-    'a\ufffd[2Jb'
+    >>> printable("a\x1b[2Jb") == "a\ufffd[2Jb"
+    True
     """
     kept = {"\n", "\t"}
     hidden = {"Cc", "Cf", "Cs"}

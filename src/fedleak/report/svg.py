@@ -22,13 +22,14 @@ def el(tag: str, *children: str, **attributes: object) -> Markup:
     >>> el("text", "<b>", x=1.504, class_="tick", stroke_width=2)
     Markup('<text x="1.5" class="tick" stroke-width="2">&lt;b&gt;</text>')
     """
-    written = Markup("").join(
-        Markup(' {}="{}"').format(name.rstrip("_").replace("_", "-"), _value(value))
+    # This is the one place where markup is put together by hand, so everything that comes in is escaped here.
+    written = "".join(
+        f' {name.rstrip("_").replace("_", "-")}="{escape(_value(value))}"'
         for name, value in attributes.items()
         if value is not None
     )
-    inner = Markup("").join(escape(child) for child in children)
-    return Markup("<{0}{1}>{2}</{0}>").format(Markup(tag), written, inner)
+    inner = "".join(str(escape(child)) for child in children)
+    return Markup(f"<{tag}{written}>{inner}</{tag}>")
 
 
 def _value(value: object) -> str:

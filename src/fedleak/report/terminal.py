@@ -16,9 +16,9 @@ from fedleak.report.reading import (
     interval,
     leaks,
     number,
+    over_limit,
     percent,
     printable,
-    run_label,
     scenes,
     times,
     verdict,
@@ -40,8 +40,8 @@ def show(audit: Audit, console: Console) -> None:
         console.print()
         _tables(scene, console)
         console.print(Text(_note(scene), style="dim"))
-    for score in (score for score in audit.scores if score.exceeded and score.limit is not None):
-        console.print(Text(f"Over the plan's limit: {_over(score)}", style="bold red"))
+    for line in over_limit(audit.scores):
+        console.print(Text(f"Over the plan's limit: {printable(line)}", style="bold red"))
 
 
 def _story(scene: Scene, console: Console) -> None:
@@ -125,11 +125,4 @@ def _note(scene: Scene) -> str:
     return (
         f"n={asked} questions a run. Chance is the same score with identities permuted. An attack that finds nothing "
         "shows only that this attack finds nothing."
-    )
-
-
-def _over(score: Score) -> str:
-    return (
-        f"{score.attack} on {run_label(score.defence, score.control)} ({score.adversary}): the interval of {METRICS.get(score.metric, score.metric)} begins "
-        f"at {number(score.low)}, the limit is {number(score.limit or 0.0)}"
     )

@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+import re
+import stat
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import msgspec
+import pytest
+from example_audit import NOISE, example
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedleak.report import html, json
+from fedleak.score.result import Audit
+
+HOSTILE = "<script>alert(1)</script>"
+BREAKOUT = "\"'><img src=x onerror=alert(2)>"
+VOID = {"meta", "link"}
+
+
+class Page(HTMLParser):
+    """What a browser would find: elements with their attributes, and the text."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.open: list[str] = []
+        self.feed(source)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag  # every element is closed, in order
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return re.sub(r"\s+", " ", "".join(self.words))
+
+
+def hostile() -> Audit:
+    audit = example(
+        names=[HOSTILE, BREAKOUT, "a&amp;b", "\x1b[2J\u202egnp", *(f"user {i}" for i in range(8))],
+        title=HOSTILE,
+        story=BREAKOUT,
+        plan="</pre><img onerror=alert(3) src=x>" + HOSTILE,
+        resolved={HOSTILE: BREAKOUT},
+        environment={BREAKOUT: HOSTILE},
+        population={HOSTILE: [BREAKOUT]},
+    )
+    defence = {"name": HOSTILE, BREAKOUT: BREAKOUT}
+
+    def swap(item: Any) -> Any:
+        attack = BREAKOUT if item.attack == "reid-mlp" else item.attack
+        return msgspec.structs.replace(
+            item, attack=attack, adversary=HOSTILE, defence=defence if item.defence == NOISE else item.defence
+        )
+
+    return msgspec.structs.replace(audit, scores=[*map(swap, audit.scores)], details=[*map(swap, audit.details)])
+
+
+def test_names_and_plans_stay_text_wherever_they_stand() -> None:
+    source = html.render(hostile())
+    page = Page(source)
+    assert page.open == []
+    assert not {"script", "img", "iframe", "object", "embed", "form", "base"} & {tag for tag, _ in page.elements}
+    assert not [name for _, attributes in page.elements for name in attributes if name.startswith("on")]
+    assert HOSTILE in page.text
+    assert BREAKOUT in page.text
+    assert "</pre><img onerror=alert(3) src=x>" in page.text
+    assert "a&amp;b" in page.text  # escaped once, not undone
+    assert "\x1b" not in source
+    assert "\u202e" not in source
+
+
+@pytest.mark.parametrize("audit", [example(), hostile()], ids=["example", "hostile"])
+def test_every_figure_is_well_formed_and_described(audit: Audit) -> None:
+    source = html.render(audit)
+    figures = re.findall(r"<svg.*?</svg>", source, flags=re.DOTALL)
+    assert len(figures) == 2 + 5 * 4 * 4
+    names = []
+    for drawing in figures:
+        root = ElementTree.fromstring(drawing)
+        names += [child.get("id") for child in root[:2]]
+        assert [child.tag for child in root[:2]] == ["title", "desc"]
+        assert root.get("aria-labelledby") == " ".join(str(child.get("id")) for child in root[:2])
+        assert not re.search(r"\b(nan|inf)\b", drawing)
+    assert len(names) == len(set(names))
+
+
+def test_the_page_loads_nothing() -> None:
+    source = html.render(example())
+    page = Page(source)
+    for tag, attributes in page.elements:
+        for name in ("src", "href", "xlink:href", "srcset", "action", "data", "style"):
+            value = attributes.get(name)
+            assert value is None or value.startswith(("#", "data:")), (tag, name, value)
+    assert not re.search(r"url\(|@import|https?:", source)
+    policy = next(a["content"] for t, a in page.elements if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy is not None
+    assert policy.startswith("default-src 'none'; style-src 'unsafe-inline'; img-src data:")
+    targets = {attributes["id"] for _, attributes in page.elements if attributes.get("id")}
+    links = {str(a["href"])[1:] for t, a in page.elements if t == "a"}
+    assert links
+    assert links <= targets
+
+
+def test_every_verdict_and_every_part_of_the_story_is_on_the_page() -> None:
+    audit = example()
+    text = Page(html.render(audit)).text
+    for score in audit.scores:
+        if score.metric == "ap":
+            assert score.verdict in text
+    wanted = [
+        audit.story,
+        audit.source,
+        "The control holds",
+        "Over the plan's limit",
+        *audit.attacks.values(),
+        *audit.defences.values(),
+        *(finding.text for finding in audit.findings),
+        *(word for threat in audit.threats for word in [threat.summary, *threat.sees, *threat.cannot_see]),
+        *(word for item in audit.untested for word in [item.what, item.why]),
+        *audit.environment.values(),
+        re.sub(r"\s+", " ", audit.plan),
+    ]
+    assert [words for words in wanted if words not in text] == []
+    assert not re.search(r"\bsafe\b", text, flags=re.IGNORECASE)
+
+
+def test_tables_have_captions_and_headers() -> None:
+    source = html.render(example())
+    tables = re.findall(r"<table.*?</table>", source, flags=re.DOTALL)
+    assert tables
+    assert all("<caption>" in table and 'scope="col"' in table for table in tables)
+
+
+def test_the_same_audit_gives_the_same_bytes_also_from_disk(tmp_path: Path) -> None:
+    audit = example()
+    path = html.write(audit, tmp_path / "out" / "report.html")
+    json.write(audit, tmp_path)
+    assert path.read_text("utf-8") == html.render(json.read(tmp_path)) == html.render(audit)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert [p.name for p in path.parent.iterdir()] == ["report.html"]
+
+
+def test_many_users_do_not_make_a_large_page() -> None:
+    few, many = (len(html.render(example(users=users))) for users in (240, 4000))
+    assert many < few * 1.1
+
+
+def test_two_adversaries_each_get_their_own_verdict() -> None:
+    audit = example()
+    other = [
+        msgspec.structs.replace(s, adversary="eavesdropper", value=0.05, low=0.0, verdict="") for s in audit.scores
+    ]
+    text = Page(html.render(msgspec.structs.replace(audit, scores=[*audit.scores, *other]))).text
+    assert "eavesdropper, identify" in text
+    assert "no leak shown by this attack (n=400)" in text
+    assert text.count("Strongest attack without a defence") == 2
+
+
+shares = st.floats(0, 1)
+
+
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_any_shares_make_a_page(data: st.DataObject) -> None:
+    audit = example(users=4)
+    keep = data.draw(st.lists(st.sampled_from(audit.scores), max_size=8, unique_by=id))
+    scores = [
+        msgspec.structs.replace(
+            score,
+            **{name: data.draw(shares) for name in ("value", "low", "high", "chance", "chance_high")},
+            utility=data.draw(st.sampled_from([None, score.utility])),
+            multiple=data.draw(st.none() | shares),
+        )
+        for score in keep
+    ]
+    details = data.draw(st.sampled_from([[], audit.details]))
+    blank = [
+        msgspec.structs.replace(d, users=[], recall=[], precision=[], null=[], confusion_users=[], confusion=[])
+        for d in details
+    ]
+    page = Page(
+        html.render(msgspec.structs.replace(audit, scores=scores, details=data.draw(st.sampled_from([details, blank]))))
+    )
+    assert page.open == []
+    assert "How to read the numbers" in page.text

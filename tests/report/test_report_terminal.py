@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from example_audit import NOISE, example
+from rich.console import Console
+
+from fedleak.report import terminal
+from fedleak.score.result import Audit, Score
+
+
+def shown(audit: Audit, width: int = 80, **options: Any) -> str:
+    out = io.StringIO()
+    terminal.show(audit, Console(file=out, width=width, **options))
+    return out.getvalue()
+
+
+def joined(text: str) -> str:
+    """The text with its line breaks taken out, to look for sentences."""
+    return re.sub(r"\s+", " ", text)
+
+
+def changed(audit: Audit, which: Callable[[Score], bool], **fields: Any) -> Audit:
+    scores = [msgspec.structs.replace(s, **fields) if which(s) else s for s in audit.scores]
+    return msgspec.structs.replace(audit, scores=scores)
+
+
+def test_the_story_names_attacker_sights_finding_control_and_defences() -> None:
+    text = joined(shown(example()))
+    assert "The server that runs the federation, curious but honest." in text
+    assert "each client's update, under a fresh handle every round" in text
+    assert "Out of 40 people, an update's sender is named correctly in 68% of cases; guessing would manage 3%." in text
+    assert "none of the 5 attacks was shown to beat chance" in text
+    assert re.search(r"noise \(sigma=0.02, relative=yes\): the strongest attack .* instead of 0.75", text)
+    assert "accuracy 0.86, worse by 0.051" in text
+
+
+def test_every_score_of_the_headline_metric_is_in_the_table() -> None:
+    audit = example()
+    text = shown(audit)
+    for score in audit.scores:
+        if score.metric == "ap":
+            assert f"{score.multiple:.1f}x" in text
+    assert text.count("reid-knn") == 4  # one row per run
+    assert "0.86 (-0.051 against no defence)" in text
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    assert max(len(line) for line in shown(example(), width).splitlines()) <= width
+
+
+def test_without_colour_nothing_but_the_colour_is_lost() -> None:
+    plain = shown(example())
+    coloured = shown(example(), force_terminal=True, color_system="standard")
+    assert "\x1b[" not in plain
+    assert "\x1b[" in coloured
+    assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == plain
+
+
+def test_a_name_cannot_drive_the_terminal_or_its_markup() -> None:
+    text = shown(example(title="\x1b[2J[red]mine[/red]", story="a\x07b"))
+    assert "\x1b" not in text
+    assert "\x07" not in text
+    assert "[red]mine[/red]" in text
+
+
+def test_an_attack_that_finds_nothing_is_never_called_safe() -> None:
+    quiet = changed(example(), lambda s: True, low=0.0, verdict="")
+    text = joined(shown(quiet))
+    assert "no leak shown by this attack (n=400)" in text
+    assert "No attack was shown to beat guessing." in text
+    assert not re.search(r"\bsafe\b|\bsecure\b", text, flags=re.IGNORECASE)
+
+
+def test_a_control_that_leaks_is_said_aloud() -> None:
+    broken = changed(example(), lambda s: s.control == "iid" and s.attack == "reid-svm", low=0.2, value=0.3)
+    text = joined(shown(broken))
+    assert "The control does not hold" in text
+    assert "1 of 5 attacks still beat chance: reid-svm (0.30" in text
+
+
+def test_an_audit_without_control_says_what_that_means() -> None:
+    audit = example()
+    alone = msgspec.structs.replace(audit, scores=[s for s in audit.scores if s.control is None])
+    assert "No control was run" in joined(shown(alone))
+
+
+def test_a_limit_that_is_exceeded_names_run_metric_and_attack() -> None:
+    text = joined(shown(example()))
+    assert "Over the plan's limit: no defence, anonymous-server: average precision must not exceed 0.50" in text
+    assert "0.69 (reid-svm)" in text
+    none = changed(example(), lambda s: True, exceeded=False)
+    assert "Over the plan's limit" not in shown(none)
+
+
+def test_a_chance_of_zero_has_no_multiple() -> None:
+    zero = changed(example(), lambda s: s.defence == NOISE, chance=0.0, chance_high=0.0, multiple=None)
+    text = shown(zero)
+    assert "still above chance" in joined(text)
+    assert "None" not in text
+
+
+def test_an_error_that_falls_is_an_improvement() -> None:
+    audit = example()
+    utility = audit.scores[0].utility
+    assert utility is not None
+    error = msgspec.structs.replace(utility, metric="mae", value=0.4, undefended=0.5, higher_is_better=False)
+    assert "mae 0.40, better by 0.100" in joined(shown(changed(audit, lambda s: s.defence == NOISE, utility=error)))
