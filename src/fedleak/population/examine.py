@@ -20,7 +20,8 @@ from fedleak.population.population import Examples, User
 
 __all__ = ["Finding", "Examined", "examine", "twin_groups", "usable_times"]
 
-_TWIN_SHARE = 0.5  # of the smaller user's examples
+_TWIN_SHARE = 0.5  # of what the smaller user holds
+_TWIN_LEAST = 2  # one thing in common is chance
 _COMMON = 50  # what more users than this hold is common property (a chain letter, an empty post), not a sign of twins
 _NAMED = 8  # users or groups that a text names before it says "and more"
 
@@ -48,11 +49,13 @@ class Examined:
 def examine(users: Sequence[User], plan: PopulationPlan) -> Examined:
     """Look for twins, users without usable times and users with too few examples, and act as the plan says."""
     findings: list[Finding] = []
-    users, twins = _act_on_twins(tuple(users), plan, findings)
+    # Before twins: a user with a single example that someone else has too is small, not a twin.
+    users = _act_on_few(tuple(users), plan, findings)
+    users, twins = _act_on_twins(users, plan, findings)
     untimed: frozenset[UserId] = frozenset()
     if plan.prior == "chrono":
         users, untimed = _act_on_times(users, plan, findings)
-    users = _act_on_few(users, plan, findings)
+        users = _act_on_few(users, plan, findings)
     left = frozenset(user.id for user in users)
     return Examined(users=users, findings=tuple(findings), twins=twins & left, untimed=untimed & left)
 
@@ -121,6 +124,7 @@ def twin_groups(users: Sequence[User]) -> tuple[tuple[int, ...], ...]:
     """Find users (by index) more than half of whose examples another user holds too.
 
     The half is of the user with fewer examples: an account that was copied early is a twin of the one that went on.
+    What a user holds several times (a chain letter, the sentences of one post) counts once.
     """
     parent = list(range(len(users)))
 
@@ -130,17 +134,17 @@ def twin_groups(users: Sequence[User]) -> tuple[tuple[int, ...], ...]:
             i = parent[i]
         return i
 
-    prints = [fingerprint.of(user.examples) for user in users]
+    prints = [np.unique(fingerprint.of(user.examples), axis=0) for user in users]
     sizes = np.array([len(p) for p in prints])
 
     # Users with exactly the same content are twins however many they are; this also keeps `_COMMON` from hiding them.
     same: dict[bytes, int] = {}
     for i, marks in enumerate(prints):
-        if len(marks):
-            parent[root(i)] = root(same.setdefault(np.unique(marks, axis=0).tobytes(), i))
+        if len(marks) >= _TWIN_LEAST:
+            parent[root(i)] = root(same.setdefault(marks.tobytes(), i))
 
     for (i, j), count in _in_common(prints).items():
-        if count > _TWIN_SHARE * sizes[i] and sizes[i] <= sizes[j]:
+        if count >= _TWIN_LEAST and count > _TWIN_SHARE * sizes[i] and sizes[i] <= sizes[j]:
             parent[root(i)] = root(j)
 
     members: dict[int, list[int]] = defaultdict(list)

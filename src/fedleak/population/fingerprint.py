@@ -113,7 +113,8 @@ def of_rows(rows: npt.NDArray[Any]) -> Fingerprints:
 def of(examples: Examples) -> Fingerprints:
     """Return the fingerprints that the data set gave, or else make them from the examples themselves."""
     if examples.fingerprint is not None:
-        return examples.fingerprint.reshape(len(examples), -1)
+        marks = examples.fingerprint
+        return marks[:, None] if marks.ndim == 1 else marks
     return of_images(examples.x) if examples.x.ndim == 4 else of_rows(examples.x)
 
 

@@ -117,7 +117,7 @@ class _Draw:
         if undivided:
             why = "too little distinct data to have some both in the prior and in private"
             self.findings.append(examine.few(sorted(undivided), self.plan, why))
-        if len(found) < max(wanted, 2):
+        if len(found) < (self.plan.users or 2):
             self._too_few(len(found))
         if self._copies:
             text = (

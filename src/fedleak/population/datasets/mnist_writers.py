@@ -32,14 +32,17 @@ class MnistWriters:
     name: ClassVar[str] = "mnist-writers"
 
     min_digits: Annotated[int, Meta(ge=2, description="writers with fewer digits become background data")] = 100
-    per_class: Annotated[
-        int | None,
-        Meta(
-            ge=2,
-            description="keep exactly this many of each digit per writer, drawn by the seed, so that only handwriting "
-            "tells writers apart; writers with fewer become background data; all digits if absent",
-        ),
-    ] = None
+    per_class: (
+        Annotated[
+            int,
+            Meta(
+                ge=2,
+                description="keep exactly this many of each digit per writer, drawn by the seed, so that only "
+                "handwriting tells writers apart; writers with fewer become background data; all digits if absent",
+            ),
+        ]
+        | None
+    ) = None
 
     def load(self, seed: int) -> Population:
         """Read the six files; only the choice for `per_class` depends on the seed."""
