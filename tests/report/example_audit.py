@@ -144,7 +144,7 @@ def _scores(detail: Detail, utility: Utility, rng: np.random.Generator) -> list[
     null = np.array(detail.null)
     for metric, factor in (("ap", 1.0), ("top1", 0.9), ("top5", 1.15)):
         values = np.clip(ap * factor, 0, 1)
-        boot = [float(rng.choice(values, len(values)).mean()) for _ in range(200)]
+        boot = rng.choice(values, (200, len(values))).mean(axis=1)
         value, low, high = float(values.mean()), float(np.quantile(boot, 0.025)), float(np.quantile(boot, 0.975))
         scale = {"ap": 1.0, "top1": 0.6, "top5": 2.6}[metric]
         chance, chance_high = float(null.mean() * scale), float(np.quantile(null, 0.975) * scale)

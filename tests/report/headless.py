@@ -57,22 +57,27 @@ class Browser:
         os.close(answers)
         self._buffer = b""
         self._number = 0
+        self._session: str | None = None
         self.events: list[dict[str, Any]] = []
-        target = self._call("Target.createTarget", {"url": "about:blank"})["targetId"]
-        self._session: str | None = self._call("Target.attachToTarget", {"targetId": target, "flatten": True})[
-            "sessionId"
-        ]
-        for domain in ("Page", "Runtime", "Log", "Network"):
-            self.call(f"{domain}.enable")
-
-    _session = None
 
     def __enter__(self) -> Browser:
+        try:
+            target = self._call("Target.createTarget", {"url": "about:blank"})["targetId"]
+            attached = self._call("Target.attachToTarget", {"targetId": target, "flatten": True})
+            self._session = attached["sessionId"]
+            for domain in ("Page", "Runtime", "Log", "Network"):
+                self.call(f"{domain}.enable")
+        except BaseException:
+            self._end()
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._end()
+
+    def _end(self) -> None:
         os.close(self._to)  # a closed pipe ends the browser
         try:
             self._process.wait(10)

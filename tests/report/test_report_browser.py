@@ -63,8 +63,8 @@ def test_the_page_never_scrolls_sideways(browser: Browser, page: Path, width: in
     # On a phone the window itself grows with the widest part of a page, so it must still be as wide as asked for.
     assert browser.value("innerWidth") == width
     assert browser.value("document.documentElement.scrollWidth") <= width
-    too_wide = "[...document.querySelectorAll('svg, p, li, dd, pre, .scroll')].filter(e => e.getBoundingClientRect().right > %d)"
-    assert browser.value(f"{too_wide % (width + 1)}.length") == 0
+    parts = "[...document.querySelectorAll('svg, p, li, dd, pre, .scroll')]"
+    assert browser.value(f"{parts}.filter(part => part.getBoundingClientRect().right > {width + 1}).length") == 0
 
 
 def test_text_in_figures_stays_inside_its_figure(browser: Browser, page: Path) -> None:

@@ -187,7 +187,7 @@ def test_any_shares_make_a_page(data: st.DataObject) -> None:
         )
         for score in keep
     ]
-    details = data.draw(st.sampled_from([[], audit.details]))
+    details = data.draw(st.sampled_from([[], audit.details[:3]]))
     blank = [
         msgspec.structs.replace(d, users=[], recall=[], precision=[], null=[], confusion_users=[], confusion=[])
         for d in details

@@ -8,8 +8,9 @@ from typing import TypeVar
 import numpy as np
 from markupsafe import Markup
 
-from fedleak.report.reading import METRICS, Scene, interval, leaks, number, printable
+from fedleak.report.reading import Scene, leaks
 from fedleak.report.svg import WIDTH, Axis, Box, el, figure, frame, path, shorten
+from fedleak.report.words import METRICS, interval, number, printable
 from fedleak.score.result import Detail, Score
 
 __all__ = ["trade_off", "comparison", "per_user", "precision_recall", "confusion", "null_distribution"]
@@ -132,7 +133,7 @@ def confusion(name: str, detail: Detail) -> Markup | None:
     users = [printable(user) for user in detail.confusion_users]
     if not users:
         return None
-    left, top = 92.0, 88.0
+    left, top = 100.0, 88.0
     cell = min((WIDTH - 64 - left) / len(users), 28.0)  # the last slanted name needs room too
     parts: list[str] = [el("text", "true sender", x=0.0, y=top - 8, class_="axis")]
     for row, (user, shares) in enumerate(zip(users, detail.confusion, strict=True)):

@@ -16,14 +16,14 @@ import jinja2
 import msgspec
 from markupsafe import Markup
 
-from fedleak.report import figures, reading
+from fedleak.report import figures, reading, words
 from fedleak.report.reading import Run, Scene, scenes
 from fedleak.score.result import Audit, Detail, PerUser, Score
 from fedleak.trace.files import private_folder, write_atomic
 
 __all__ = ["write", "render"]
 
-_MOST_NAMED = 8  # users named in a table at each end; results.json has them all
+_MOST_NAMED = 5  # users named in a table at each end; results.json has them all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,16 +70,16 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         # A name must not reach the page with characters that a browser acts on instead of showing.
         finalize=lambda value: (
-            value if isinstance(value, Markup) or not isinstance(value, str) else reading.printable(value)
+            value if isinstance(value, Markup) or not isinstance(value, str) else words.printable(value)
         ),
     )
     environment.filters.update(
-        number=reading.number,
-        percent=reading.percent,
-        times=reading.times,
-        interval=reading.interval,
-        setting=reading.setting,
-        metric=lambda name: reading.METRICS.get(name, name),
+        number=words.number,
+        percent=words.percent,
+        times=words.times,
+        interval=words.interval,
+        setting=words.setting,
+        metric=lambda name: words.METRICS.get(name, name),
         spaced=lambda name: str(name).replace("_", " "),
     )
     return environment

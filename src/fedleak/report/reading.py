@@ -5,11 +5,10 @@ The terminal and the page say the same thing because both take their words from 
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
+from fedleak.report.words import METRICS, interval, number, percent, run_label, times
 from fedleak.score.result import Audit, Detail, Score, Threat, Utility
 
 __all__ = [
@@ -23,16 +22,8 @@ __all__ = [
     "helped",
     "changed",
     "over_limit",
-    "run_label",
-    "setting",
-    "number",
-    "interval",
-    "percent",
-    "times",
-    "printable",
 ]
 
-METRICS = {"ap": "average precision", "top1": "top-1", "top5": "top-5"}
 _QUESTIONS = {"identify": "Who of these people sent this update?"}
 
 
@@ -240,99 +231,7 @@ def over_limit(scores: Iterable[Score]) -> list[str]:
             run = run_label(score.defence, score.control)
             lines.setdefault((run, score.adversary, score.metric, score.limit), []).append(score)
     return [
-        f"{run}, {adversary}: {METRICS.get(metric, metric)} must not exceed {number(limit)}, but the interval begins at "
-        + ", ".join(f"{number(score.low)} ({score.attack})" for score in over)
+        f"{run}, {adversary}: {METRICS.get(metric, metric)} must not exceed {number(limit)}, "
+        "but the interval begins at " + ", ".join(f"{number(score.low)} ({score.attack})" for score in over)
         for (run, adversary, metric, limit), over in lines.items()
     ]
-
-
-def run_label(defence: Mapping[str, Any] | None, control: str | None) -> str:
-    """Name a run in a table.
-
-    >>> run_label(None, None), run_label({"name": "noise", "sigma": 0.5}, None), run_label(None, "iid")
-    ('no defence', 'noise (sigma=0.5)', 'IID control')
-    """
-    parts = []
-    if control is not None:
-        parts.append(f"{control.upper() if control == 'iid' else control} control")
-    if defence is not None:
-        rest = ", ".join(f"{key}={setting(value)}" for key, value in defence.items() if key != "name")
-        name = str(defence.get("name", "defence"))
-        parts.append(f"{name} ({rest})" if rest else name)
-    return printable(", ".join(parts) or "no defence")
-
-
-def setting(value: Any) -> str:
-    """Write a value of a plan as a person would.
-
-    >>> setting({"lr": 0.05, "layers": [32, 10], "stratify": True, "clip": None})
-    'lr=0.05, layers=[32, 10], stratify=yes, clip=none'
-    """
-    match value:
-        case None:
-            return "none"
-        case bool():
-            return "yes" if value else "no"
-        case float():
-            return f"{value:g}"
-        case Mapping():
-            return ", ".join(f"{key}={setting(item)}" for key, item in value.items())
-        case str():
-            return printable(value)
-        case Iterable():
-            return f"[{', '.join(setting(item) for item in value)}]"
-    return str(value)
-
-
-def number(value: float) -> str:
-    """Two decimals, and at least two significant digits where a share is small: a chance of 0.007 is not 0.01.
-
-    >>> number(0.4142), number(0.034), number(0.0069), number(0.0)
-    ('0.41', '0.034', '0.0069', '0.00')
-    """
-    return f"{value:.{_places(value)}f}"
-
-
-def _places(value: float) -> int:
-    size = abs(value)
-    return 2 if size >= 0.0995 or size < 0.00005 else 3 if size >= 0.00995 else 4
-
-
-def interval(score: Score) -> str:
-    """A score with its interval, all three to the same place."""
-    places = _places(score.value)
-    return f"{score.value:.{places}f} [{score.low:.{places}f}, {score.high:.{places}f}]"
-
-
-def percent(share: float) -> str:
-    """Whole per cents, never rounded to a false certainty.
-
-    >>> percent(0.614), percent(0.007), percent(0.9991), percent(1.0)
-    ('61%', '0.7%', 'over 99%', '100%')
-    """
-    if 0.995 <= share < 1:
-        return "over 99%"
-    if 0 < share < 0.0005:
-        return "under 0.1%"
-    return f"{100 * share:.1f}%" if 0 < share < 0.0095 else f"{100 * share:.0f}%"
-
-
-def times(score: Score) -> str:
-    """How many times chance a score is.
-
-    A chance of exactly zero has no multiple; it stays a dash.
-    """
-    if score.multiple is None:
-        return "-"
-    return f"{score.multiple:.1f}x" if score.multiple < 99.95 else f"{score.multiple:.0f}x"
-
-
-def printable(text: str) -> str:
-    r"""Replace what a terminal or a browser would act on instead of showing: escapes, overrides of text direction.
-
-    >>> printable("a\x1b[2Jb") == "a\ufffd[2Jb"
-    True
-    """
-    kept = {"\n", "\t"}
-    hidden = {"Cc", "Cf", "Cs"}
-    return "".join(c if c in kept or unicodedata.category(c) not in hidden else "\ufffd" for c in text)

@@ -6,23 +6,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fedleak.report.reading import (
-    METRICS,
-    Run,
-    Scene,
-    control_held,
-    found,
-    helped,
-    interval,
-    leaks,
-    number,
-    over_limit,
-    percent,
-    printable,
-    scenes,
-    times,
-    verdict,
-)
+from fedleak.report.reading import Run, Scene, control_held, found, helped, leaks, over_limit, scenes, verdict
+from fedleak.report.words import METRICS, interval, number, percent, printable, times
 from fedleak.score.result import Audit, Score, Utility
 
 __all__ = ["show"]
