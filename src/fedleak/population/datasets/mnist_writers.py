@@ -55,6 +55,8 @@ class MnistWriters:
         writer = train_rows[:, _WRITER]
         order = np.argsort(writer, kind="stable")
         names, starts = np.unique(writer[order], return_index=True)
+        # All at once: a product of small matrices per writer would keep a threaded BLAS busy with its threads.
+        marks = fingerprint.of_images(train[:, None])
         users, others = [], []
         for number, rows in zip(names.tolist(), np.split(order, starts[1:]), strict=True):
             chosen = (
@@ -66,15 +68,17 @@ class MnistWriters:
             rows = rows[chosen]
             series = int(train_rows[rows[0], _SERIES])
             group = "student" if series == _STUDENTS else "employee"
-            users.append(User(UserId(f"writer-{number}"), _examples(train[rows], train_y[rows]), {"group": group}))
-        background = np.concatenate(others) if others else None
+            users.append(
+                User(UserId(f"writer-{number}"), _examples(train[rows], train_y[rows], marks[rows]), {"group": group})
+            )
+        background = np.concatenate([*others, np.zeros(0, dtype=np.int64)]).astype(np.int64)
         return Population(
             users=tuple(users),
             task=Task.CLASSIFY,
             outputs=10,
             source="MNIST's training digits by the people who wrote them (writers from QMNIST).",
-            test=_examples(test, test_y),
-            background=None if background is None else _examples(train[background], train_y[background]),
+            test=_examples(test, test_y, None),
+            background=_examples(train[background], train_y[background], marks[background]) if others else None,
             outputs_named=tuple(str(digit) for digit in range(10)),
         )
 
@@ -86,9 +90,9 @@ class MnistWriters:
         return np.sort(np.concatenate(kept)) if min(map(len, kept)) == self.per_class else None
 
 
-def _examples(images: npt.NDArray[Any], labels: npt.NDArray[Any]) -> Examples:
+def _examples(images: npt.NDArray[Any], labels: npt.NDArray[Any], marks: fingerprint.Fingerprints | None) -> Examples:
     x = (images[:, None] / np.float32(255)).astype(np.float32)
-    return Examples(x=x, y=labels.astype(np.int64), fingerprint=fingerprint.of_images(x))
+    return Examples(x=x, y=labels.astype(np.int64), fingerprint=marks)
 
 
 def _agree(file: Path, rows: npt.NDArray[Any], labels: npt.NDArray[Any], images: npt.NDArray[Any]) -> None:

@@ -1,0 +1,139 @@
+"""Generate the reference of plan keys from the code: `python -m fedleak.plan.reference` prints the page."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from collections.abc import Iterator
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from msgspec import Meta
+
+from fedleak import registry
+from fedleak.plan.plan import AuditPlan, FederationPlan, PopulationPlan, RecordPlan
+
+__all__ = ["reference"]
+
+_HEAD = """# Plan keys
+
+A plan is a TOML file. `fedleak check PLAN` says whether it is valid; `fedleak check PLAN --resolved` prints it with
+every default filled in. Unknown keys are errors. This page is generated from the code
+(`python -m fedleak.plan.reference > docs/reference/plan.md`).
+
+## Top level
+
+| key | type | default | meaning |
+| --- | --- | --- | --- |
+| `title` | text | the file's name | headline of the report |
+| `story` | text | empty | what is audited, in words, for people who never saw the system |
+| `seeds` | list of int >= 0 | `[0]` | one run of everything for each; scores pool them by user |
+| `[limits]` | table | none | `ap`, `top1`, `top5`: shares that no interval's lower end may exceed (exit code 3) |
+
+The limits hold for the undefended run, or for the `[[defence]]` that is marked `deployed = true`. Paths in a plan are
+relative to the folder in which `fedleak` is started.
+"""
+
+_TABLES = (
+    ("population", PopulationPlan),
+    ("federation", FederationPlan),
+    ("record", RecordPlan),
+    ("audit", AuditPlan),
+)
+_KINDS: tuple[tuple[str, registry.Kind, str], ...] = (
+    ("[dataset]", "dataset", "Exactly one; `name` chooses it, the other keys are its settings."),
+    ("[model]", "model", 'Exactly one; `name = "module:callable"` is a model of your own.'),
+    ("[[attack]]", "attack", "One or more."),
+    (
+        "[[defence]]",
+        "defence",
+        "Any number; each is an alternative that is audited on its own. `also = [{name = ...}]` adds others to it, "
+        "`deployed = true` marks the one that is in use.",
+    ),
+)
+
+
+def reference() -> str:
+    """The whole page."""
+    parts = [_HEAD]
+    for name, cls in _TABLES:
+        parts.append(f"## `[{name}]`\n\n{summary(cls)}\n\n{table(cls)}")
+    for heading, kind, text in _KINDS:
+        parts.append(f"## `{heading}`\n\n{text}")
+        for name in registry.names(kind):
+            cls = registry.load(kind, name)
+            parts.append(f"### `{name}`\n\n{summary(cls)}\n\n{table(cls)}")
+    parts.append("## Adversaries\n\nNames for `adversaries` in `[audit]`.")
+    rows = [f"| `{name}` | {registry.load('adversary', name).summary} |" for name in registry.names("adversary")]
+    parts.append("\n".join(["| name | who |", "| --- | --- |", *rows]))
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def summary(cls: type[Any]) -> str:
+    """The first paragraph of a docstring."""
+    return " ".join((cls.__doc__ or "").strip().split("\n\n")[0].split())
+
+
+def table(cls: type[Any]) -> str:
+    """One row per key."""
+    rows = list(keys(cls))
+    if not rows:
+        return "No keys."
+    return "\n".join(["| key | type | default | meaning |", "| --- | --- | --- | --- |", *rows])
+
+
+def keys(cls: type[Any]) -> Iterator[str]:
+    """The rows of a dataclass's fields."""
+    hints = get_type_hints(cls, include_extras=True)
+    for field in dataclasses.fields(cls):
+        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+            default = "required"
+        else:
+            default = f"`{toml(field.default)}`" if field.default not in (None, ()) else "none"
+        yield f"| `{field.name}` | {described(hints[field.name])} | {default} | {meaning(hints[field.name])} |"
+
+
+def toml(value: Any) -> str:
+    """A default as it would be written in a plan."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return "[" + ", ".join(map(toml, value)) + "]"
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def metas(kind: Any) -> Iterator[Meta]:
+    """Every annotation inside a type."""
+    for meta in getattr(kind, "__metadata__", ()):
+        if isinstance(meta, Meta):
+            yield meta
+    for inner in get_args(kind):
+        yield from metas(inner)
+
+
+def meaning(kind: Any) -> str:
+    """What the field's description says."""
+    return next((meta.description for meta in metas(kind) if meta.description), "")
+
+
+def described(kind: Any) -> str:
+    """A type in words, with its range."""
+    if hasattr(kind, "__metadata__"):
+        bounds = [
+            f"{sign} {value}"
+            for meta in metas(kind)
+            for sign, value in ((">=", meta.ge), (">", meta.gt), ("<=", meta.le), ("<", meta.lt))
+            if value is not None
+        ]
+        return " ".join([described(get_args(kind)[0]), ", ".join(bounds)]).strip()
+    origin = get_origin(kind)
+    if origin is Literal:
+        return " or ".join(f'`"{choice}"`' for choice in get_args(kind))
+    if origin in (Union, types.UnionType):
+        return " or ".join(described(inner) for inner in get_args(kind) if inner is not type(None))
+    if origin is tuple:
+        return "list of " + described(get_args(kind)[0])
+    return {"str": "text", "float": "number"}.get(getattr(kind, "__name__", ""), getattr(kind, "__name__", str(kind)))
+
+
+if __name__ == "__main__":
+    print(reference(), end="")
