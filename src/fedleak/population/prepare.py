@@ -63,7 +63,7 @@ def _check(population: Population, plan: PopulationPlan) -> None:
     """Refuse data that lacks what the task or the prior needs, before anything is computed."""
     some = next((user for user in population.users if len(user.examples)), None)
     if some is None:
-        raise DataError(f"nobody in this data set has any example ({population.source})")
+        raise DataError(f"nobody in this data set has any example ({population.source.rstrip('.')})")
     priors.require(some.examples, plan.prior, population.source)
     if population.task is not Task.NEXT_TOKEN:
         for user in population.users:
@@ -178,7 +178,8 @@ class _Draw:
         reasons = " ".join(finding.text for finding in (*self.examined.findings, *self.findings))
         asked = f"users = {self.plan.users}" if self.plan.users is not None else "an audit needs at least 2 users"
         raise DataError(
-            f"{asked}, but only {found} of the {total} in this data set can take part ({self.population.source}). "
+            f"{asked}, but only {found} of the {total} in this data set can take part "
+            f"({self.population.source.rstrip('.')}). "
             f"{reasons or 'No user was left out.'}"
         )
 

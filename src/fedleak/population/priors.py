@@ -26,8 +26,8 @@ def require(examples: Examples, prior: PriorName, source: str) -> None:
     if missing:
         column = {"chrono": "time", "album": "album"}[prior]
         raise DataError(
-            f"prior = '{prior}' needs the {column} of every example, which this data set does not have ({source}). "
-            f"Name its {column} column if it has one, or use prior = 'random'."
+            f"prior = '{prior}' needs the {column} of every example, which this data set does not have "
+            f"({source.rstrip('.')}). Name its {column} column if it has one, or use prior = 'random'."
         )
 
 
