@@ -3,9 +3,9 @@
     1f0a33c7 {"round":3,"participants":24,"notes":0,"crc":[...]}
 
 The eight digits are the CRC-32 of what follows them. `participants` and `notes` count from the start of the trace, so
-a line fixes where every file ends; `crc` holds the CRC-32 of what the round added to each file. Round 0 is the
-initial model. A line without its end is a round that was interrupted and does not count; a damaged line before that
-is an error.
+a line fixes where every file ends; `crc` holds the checksum (checksum.py) of what the round added to each file. Round
+0 is the initial model. A line without its end is a round that was interrupted and does not count; a damaged line
+before that is an error.
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ beyond a few bytes a round and layer.
 from __future__ import annotations
 
 import os
-import zlib
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import numpy.typing as npt
 
 from fedleak.core import FloatArray, IntArray, Params
 from fedleak.errors import NotVisible, TraceError
+from fedleak.trace.checksum import Bytes, Checksum, checksum
 from fedleak.trace.files import open_regular
 from fedleak.trace.header import Header, Table
 from fedleak.trace.log import Log
@@ -25,7 +25,7 @@ from fedleak.trace.log import Log
 __all__ = ["Trace", "Dropped"]
 
 # Small enough to stay in the processor's cache between being read and being summed, large enough to hide the calls.
-_BLOCK = 1 << 20
+_BLOCK = 1 << 18
 
 
 class Dropped(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -166,9 +166,9 @@ class Trace:
             raise TraceError(f"{path} is truncated: {size} bytes where the log says {needed}; {_MEND}")
         return descriptor
 
-    def _stream(self, table: Table, step: int) -> Iterator[npt.NDArray[np.uint8]]:
+    def _stream(self, table: Table, step: int) -> Iterator[Bytes]:
         index = self._tables.index(table)
-        current, position, checksum = 0, 0, 0
+        current, position, found = 0, 0, Checksum()
         last = self._log.end(table, self.rounds)
         with open(self._open(table), "rb", buffering=0) as file:
             while position < last:
@@ -178,11 +178,11 @@ class Trace:
                 while start < len(block):
                     end = self._log.end(table, current)
                     stop = min(end - position, len(block))
-                    checksum = zlib.crc32(block.data[start:stop], checksum)
+                    found.update(block[start:stop])
                     start = stop
                     if position + stop == end:
-                        self._compare(table, current, checksum, int(self._log.crc[current, index]))
-                        current, checksum = current + 1, 0
+                        self._compare(table, current, found.value(), int(self._log.crc[current, index]))
+                        current, found = current + 1, Checksum()
                 position += len(block)
                 yield block
         self._verified.add(table.name)
@@ -206,9 +206,7 @@ class Trace:
         with open(self._open(table), "rb", buffering=0) as file:
             row = np.empty(table.row, np.uint8)
             _fill(file.fileno(), row, self._log.end(table, round_number) - table.row, self.folder / table.name)
-        self._compare(
-            table, round_number, zlib.crc32(row.data), int(self._log.crc[round_number, self._tables.index(table)])
-        )
+        self._compare(table, round_number, checksum(row), int(self._log.crc[round_number, self._tables.index(table)]))
         return self.header.split(row.view("<f4"))
 
     def _compare(self, table: Table, round_number: int, found: int, expected: int) -> None:
@@ -219,7 +217,7 @@ class Trace:
 _MEND = "restore it from a copy, or delete the folder and record the run again"
 
 
-def _fill(descriptor: int, block: npt.NDArray[np.uint8], offset: int, path: Path) -> None:
+def _fill(descriptor: int, block: Bytes, offset: int, path: Path) -> None:
     done = 0
     while done < len(block):
         got = os.preadv(descriptor, [block.data[done:]], offset + done)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ import numpy.typing as npt
 
 from fedleak.core import Params
 from fedleak.errors import TraceError
+from fedleak.trace.checksum import Bytes, checksum
 from fedleak.trace.files import open_regular, private_folder
 from fedleak.trace.header import Header, Table
 from fedleak.trace.log import LOG, Commit, Log
@@ -92,7 +92,7 @@ class TraceWriter:
         """Record the initial model."""
         if self._at.round >= 0:
             raise ValueError("the trace has already started")
-        nothing = memoryview(b"")
+        nothing = np.empty(0, np.uint8)
         model = self._model(weights)
         chunks = [_raw(model) if table.per == "model" else nothing for table in self._tables]
         self._commit(0, 0, chunks, model)
@@ -115,7 +115,7 @@ class TraceWriter:
             _raw(participants.astype("<i4")),
             _raw(self._shadow[participants]),
             _raw(np.asarray(record.sizes).astype("<i4")),
-            memoryview(dropped),
+            np.frombuffer(dropped, np.uint8),
         ]
         if self.header.holds_updates:
             chunks += [_raw(self._updates(record, layer.name, layer.size)) for layer in self.header.layout]
@@ -143,16 +143,14 @@ class TraceWriter:
             )
         return half
 
-    def _commit(
-        self, number: int, participants: int, chunks: Sequence[memoryview], model: npt.NDArray[np.float32]
-    ) -> None:
+    def _commit(self, number: int, participants: int, chunks: Sequence[Bytes], model: npt.NDArray[np.float32]) -> None:
         commit = Commit(
             round=number,
             participants=self._at.participants + participants,
             notes=self._at.notes + sum(len(c) for c, t in zip(chunks, self._tables, strict=True) if t.per == "note"),
-            crc=[zlib.crc32(chunk) for chunk in chunks],
+            crc=[checksum(chunk) for chunk in chunks],
         )
-        line = memoryview(commit.line())
+        line = np.frombuffer(commit.line(), np.uint8)
         try:
             for table, chunk in zip(self._tables, chunks, strict=True):
                 _write(self.folder / table.name, self._end(table), chunk)
@@ -223,19 +221,19 @@ def _truncate(path: Path, size: int) -> None:
         os.truncate(path, size)
 
 
-def _write(path: Path, offset: int, chunk: memoryview) -> None:
+def _write(path: Path, offset: int, chunk: Bytes) -> None:
     # At an offset rather than at the end: what an interrupted attempt left there is overwritten, not kept.
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         done = 0
         while done < len(chunk):
-            done += os.pwrite(descriptor, chunk[done:], offset + done)
+            done += os.pwrite(descriptor, chunk[done:].data, offset + done)
     finally:
         os.close(descriptor)
 
 
-def _raw(values: npt.NDArray[Any]) -> memoryview:
-    return np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
+def _raw(values: npt.NDArray[Any]) -> Bytes:
+    return np.ascontiguousarray(values).reshape(-1).view(np.uint8)
 
 
 def _position(folder: Path, header: Header, log: Log) -> _Position:
@@ -244,10 +242,10 @@ def _position(folder: Path, header: Header, log: Log) -> _Position:
     table = header.tables()[0]
     with open(open_regular(folder / table.name), "rb") as file:
         file.seek(log.end(table, log.rounds - 1))
-        data = bytearray(file.read(table.row))
-    if zlib.crc32(data) != log.crc[-1, 0]:
+        data = np.frombuffer(bytearray(file.read(table.row)), np.uint8)
+    if checksum(data) != log.crc[-1, 0]:
         raise TraceError(f"{folder / table.name} is damaged (checksum); delete {folder} and run again")
-    weights = header.split(np.frombuffer(data, "<f4"))
+    weights = header.split(data.view("<f4"))
     return _Position(log.rounds, int(log.participants[-1]), int(log.notes[-1]), log.bytes, weights)
 
 
