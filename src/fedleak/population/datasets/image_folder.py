@@ -55,9 +55,9 @@ class ImageFolder:
         if not root.is_dir():
             raise DataError(f"{root}: no such folder; expected one folder per user in it")
         root = root.resolve()
+        folders = [entry for entry in _entries(root, root) if entry.is_dir()]
         rows = _labels(root / _LABELS) if (root / _LABELS).exists() else None
         about = _attributes(root / _USERS) if (root / _USERS).exists() else {}
-        folders = [entry for entry in _entries(root, root) if entry.is_dir()]
         if not folders:
             raise DataError(f"{root}: holds no folders; expected one folder per user")
         pictures = {UserId(folder.name): list(_pictures(folder, root, rows)) for folder in folders}

@@ -65,16 +65,17 @@ class Table:
         classes: tuple[str, ...] = ()
         if task is Task.CLASSIFY and self.label is not None:
             classes = class_names({row.text(self.label) for row in everything})
-        if task is Task.CLASSIFY and len(classes) < 2:
-            raise DataError(f"{self.path}, column '{self.label}': every label is '{classes[0]}'; nothing to learn")
         build, words = self._texts(people) if self.text else (self._numbers(everything), ())
         place = {name: i for i, name in enumerate(classes)}
 
         def user(name: UserId, rows: list[Row]) -> User:
             return User(name, build(rows, place), self._about(name, rows))
 
+        users = tuple(user(name, rows) for name, rows in people.items())
+        if len(classes) == 1:
+            raise DataError(f"{self.path}, column '{self.label}': every label is '{classes[0]}'; nothing to learn")
         return Population(
-            users=tuple(user(name, rows) for name, rows in people.items()),
+            users=users,
             task=task,
             outputs={Task.CLASSIFY: len(classes), Task.NEXT_TOKEN: len(words), Task.REGRESS: 1}[task],
             source=f"{len(everything)} rows of {len(people)} users in {Path(self.path).name}.",
