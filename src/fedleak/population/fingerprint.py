@@ -12,6 +12,7 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -52,6 +53,11 @@ def _digest(data: bytes) -> int:
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
 
 
+@lru_cache(maxsize=2**17)
+def _word(word: str) -> int:
+    return _digest(word.encode("utf-8", "surrogatepass"))
+
+
 def of_texts(texts: Iterable[str]) -> Fingerprints:
     """Fingerprint texts by their words, whatever their case, punctuation and white space.
 
@@ -60,16 +66,12 @@ def of_texts(texts: Iterable[str]) -> Fingerprints:
     merely share a phrase are not.
     """
     salts = _mix(np.arange(1, _TEXT_BANDS * _TEXT_WIDTH + 1, dtype=np.uint64) * _PRIMES[0])
-    known: dict[str, int] = {}
     rows = []
     for text in texts:
         words = _NOT_A_WORD.sub(" ", unicodedata.normalize("NFKC", text).casefold()).split()
         # A text without words (":-)") is still something that can be copied.
         words = words or [text.strip()]
-        for word in words:
-            if word not in known:
-                known[word] = _digest(word.encode("utf-8", "surrogatepass"))
-        hashes = np.fromiter((known[word] for word in words), dtype=np.uint64, count=len(words))
+        hashes = np.fromiter(map(_word, words), dtype=np.uint64, count=len(words))
         length = min(_SHINGLE, len(hashes))
         runs = np.zeros(len(hashes) - length + 1, dtype=np.uint64)
         for i in range(length):

@@ -147,15 +147,19 @@ class Table:
             value = row.text(column)
             return text.sentences(value, self.length) if self.task == "next-token" else [text.tokenise(value)]
 
-        words = text.vocabulary(([s for row in rows for s in split(row)] for rows in people.values()), self.vocabulary)
+        tokens = {row.line: split(row) for rows in people.values() for row in rows}
+        words = text.vocabulary(
+            ([piece for row in rows for piece in tokens[row.line]] for rows in people.values()), self.vocabulary
+        )
+        index = {word: i for i, word in enumerate(words)}
 
         def build(rows: Sequence[Row], place: dict[str, int]) -> Examples:
-            pieces = [split(row) for row in rows]
-            at = np.repeat(np.arange(len(rows)), [len(piece) for piece in pieces])
+            pieces = [tokens[row.line] for row in rows]
+            at = np.repeat(np.arange(len(rows)), [len(some) for some in pieces])
             columns = self._columns(rows, place)
             if self.task == "next-token":
                 columns.setdefault("document", np.arange(len(rows), dtype=np.int64))
-            x = text.encode([tokens for piece in pieces for tokens in piece], words, self.length)
+            x = text.encode([piece for some in pieces for piece in some], index, self.length)
             prints = fingerprint.of_texts(_documents(rows, column, columns.get("document")))
             return Examples(x=x, fingerprint=prints[at], **{name: value[at] for name, value in columns.items()})
 
