@@ -6,6 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
+import torch
+
+# As in the product's own jobs: one thread in each process, so that tests do not fight over the cores.
+torch.set_num_threads(1)
 
 _BESIDE = Path(__file__).parents[2] / "shared" / "data"
 

@@ -24,6 +24,8 @@ __all__ = [
     "Power",
     "derive",
     "words",
+    "places",
+    "number",
 ]
 
 UserId = NewType("UserId", str)
@@ -102,6 +104,21 @@ def words(flags: enum.Flag) -> str:
     'snapshots, updates'
     """
     return ", ".join(str(member.name).lower() for member in flags) or "nothing"
+
+
+def places(value: float) -> int:
+    """How many decimals a share is written with: two, and more where it would lose its second digit."""
+    size = abs(value)
+    return 2 if size >= 0.0995 or size < 0.00005 else 3 if size >= 0.00995 else 4
+
+
+def number(value: float) -> str:
+    """A share as verdicts and tables write it: a chance of 0.007 is not 0.01.
+
+    >>> number(0.4142), number(0.034), number(0.0069), number(0.0)
+    ('0.41', '0.034', '0.0069', '0.00')
+    """
+    return f"{value:.{places(value)}f}"
 
 
 def derive(seed: int, *path: Any) -> np.random.Generator:

@@ -6,6 +6,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from fedleak.core import number, places
 from fedleak.score.result import Score
 
 __all__ = ["METRICS", "run_label", "setting", "number", "interval", "percent", "times", "printable"]
@@ -51,23 +52,9 @@ def setting(value: Any) -> str:
     return str(value)
 
 
-def number(value: float) -> str:
-    """Two decimals, and at least two significant digits where a share is small: a chance of 0.007 is not 0.01.
-
-    >>> number(0.4142), number(0.034), number(0.0069), number(0.0)
-    ('0.41', '0.034', '0.0069', '0.00')
-    """
-    return f"{value:.{_places(value)}f}"
-
-
-def _places(value: float) -> int:
-    size = abs(value)
-    return 2 if size >= 0.0995 or size < 0.00005 else 3 if size >= 0.00995 else 4
-
-
 def interval(score: Score) -> str:
     """A score with its interval, all three to the same place."""
-    places = _places(score.value)
+    places = places(score.value)
     return f"{score.value:.{places}f} [{score.low:.{places}f}, {score.high:.{places}f}]"
 
 

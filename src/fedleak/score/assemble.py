@@ -124,7 +124,7 @@ def score(
         level=plan.audit.level,
         chance=measured.chance,
         chance_high=measured.chance_high,
-        multiple=measured.value / measured.chance if measured.chance > 0 else 0.0,
+        multiple=measured.value / measured.chance if measured.chance > 0 else None,
         n=measured.n,
         users=measured.users,
         seeds=[one.seed for one in played],

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedleak.core import FloatArray, IntArray, derive
+from fedleak.core import FloatArray, IntArray, derive, number
 from fedleak.errors import AttackError
 from fedleak.score.interval import by_user
 from fedleak.score.tally import Tally, average_precision, top
@@ -88,5 +88,5 @@ def verdict(measured: Measured) -> str:
     """What was shown; an attack that found nothing has not shown that nothing is there."""
     m = measured
     if m.low > m.chance:
-        return f"leaks: {m.value:.2f} [{m.low:.2f}, {m.high:.2f}], chance {m.chance:.2f}"
+        return f"leaks: {number(m.value)} [{number(m.low)}, {number(m.high)}], chance {number(m.chance)}"
     return f"no leak shown by this attack (n={m.n})"
