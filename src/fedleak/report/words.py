@@ -54,8 +54,8 @@ def setting(value: Any) -> str:
 
 def interval(score: Score) -> str:
     """A score with its interval, all three to the same place."""
-    places = places(score.value)
-    return f"{score.value:.{places}f} [{score.low:.{places}f}, {score.high:.{places}f}]"
+    to = places(score.value)
+    return f"{score.value:.{to}f} [{score.low:.{to}f}, {score.high:.{to}f}]"
 
 
 def percent(share: float) -> str:

@@ -19,7 +19,8 @@ from fedleak.plan.plan import Plan
 from fedleak.score.detail import detail
 from fedleak.score.result import Audit, Detail, Finding, Score, Threat, Untested, Utility
 from fedleak.score.score import METRICS, Played, measure, verdict
-from fedleak.views.adversaries import Adversary, plain as plain_sight
+from fedleak.views.adversaries import Adversary
+from fedleak.views.adversaries import plain as plain_sight
 
 __all__ = ["Facts", "RunResult", "assemble"]
 
