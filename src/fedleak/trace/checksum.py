@@ -1,10 +1,11 @@
 """The checksum of what a round adds to a file: CRC-32 over data that is folded first.
 
 zlib's CRC-32 alone reads at a fifth of the speed of the page cache (benchmarks/trace.py), so it would decide how fast
-a trace is read. Each 64 KiB are therefore folded into 2 KiB, by the exclusive or of their 32 segments, and the CRC-32
-is taken of the folded bytes and of the unfolded rest. Damage within 2 KiB reaches the CRC bit by bit, so that any one
-flipped bit and any burst of up to 32 bits is found with certainty, and anything else but for one chance in four
-billion, unless the same bits of two segments of one piece are flipped together.
+a trace is read. The data is cut into pieces of 64 KiB and these into segments of 2 KiB; the exclusive or of the
+segments of each piece goes into the CRC-32, and after the last whole segment the bytes that are left. Damage within a
+segment reaches the CRC bit by bit, so that any one flipped bit and any burst of up to 32 bits is found with certainty,
+and anything else but for one chance in four billion, unless the same bits of two segments of one piece are flipped
+together.
 
 >>> checksum(np.frombuffer(b"123456789", np.uint8)) == zlib.crc32(b"123456789")
 True
@@ -36,31 +37,38 @@ class Checksum:
         self._rest = bytearray()  # of the piece that is not yet whole
 
     def update(self, data: Bytes) -> None:
-        """Take the next bytes."""
-        if self._rest:
-            missing = _PIECE - len(self._rest)
-            self._rest += data[:missing].data
-            data = data[missing:]
-            if len(self._rest) < _PIECE:
-                return
-            self._fold(np.frombuffer(self._rest, np.uint8))
-            self._rest = bytearray()
+        """Take bytes that are not the last."""
+        data = self._top_up(data)
         whole = len(data) // _PIECE * _PIECE
-        if whole:
-            self._fold(data[:whole])
+        self._crc = _folded(data[:whole], self._crc)
         self._rest += data[whole:].data
 
-    def _fold(self, pieces: Bytes) -> None:
-        folded = np.bitwise_xor.reduce(pieces.reshape(-1, 32, _SEGMENT), axis=1)
-        self._crc = zlib.crc32(folded.data, self._crc)
+    def finish(self, data: Bytes) -> int:
+        """Take the last bytes and return the checksum of them all."""
+        data = self._top_up(data)
+        return _folded(np.frombuffer(self._rest, np.uint8) if self._rest else data, self._crc)
 
-    def value(self) -> int:
-        """The checksum of everything so far."""
-        return zlib.crc32(self._rest, self._crc)
+    def _top_up(self, data: Bytes) -> Bytes:
+        if not self._rest:
+            return data
+        missing = _PIECE - len(self._rest)
+        self._rest += data[:missing].data
+        if len(self._rest) == _PIECE:
+            self._crc = _folded(np.frombuffer(self._rest, np.uint8), self._crc)
+            self._rest = bytearray()
+        return data[missing:]
 
 
 def checksum(data: Bytes) -> int:
     """The checksum of one array of bytes."""
-    result = Checksum()
-    result.update(data)
-    return result.value()
+    return _folded(data, 0)
+
+
+def _folded(data: Bytes, crc: int) -> int:
+    whole, segments = len(data) // _PIECE * _PIECE, len(data) // _SEGMENT * _SEGMENT
+    if whole:
+        pieces = data[:whole].reshape(-1, _PIECE // _SEGMENT, _SEGMENT)
+        crc = zlib.crc32(np.bitwise_xor.reduce(pieces, axis=1).data, crc)
+    if segments > whole:
+        crc = zlib.crc32(np.bitwise_xor.reduce(data[whole:segments].reshape(-1, _SEGMENT), axis=0).data, crc)
+    return zlib.crc32(data[segments:].data, crc)

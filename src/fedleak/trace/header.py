@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 import numpy as np
 
-from fedleak.core import FloatArray, Layer, Layout, Params, Task
+from fedleak.core import FloatArray, IntArray, Layer, Layout, Params, Task
 from fedleak.trace.sealed import seal, unseal
 
 __all__ = ["FORMAT", "VERSION", "Header", "Table", "Per"]
@@ -36,6 +36,11 @@ class Table:
     def end(self, round_number: int, participants: int, notes: int) -> int:
         """Where the file ends once a round is complete; the counts run from the start of the trace."""
         counts = {"model": round_number + 1, "round": round_number, "participant": participants, "note": notes}
+        return counts[self.per] * self.row
+
+    def ends(self, round_numbers: IntArray, participants: IntArray, notes: IntArray) -> IntArray:
+        """The same for many rounds at once."""
+        counts = {"model": round_numbers + 1, "round": round_numbers, "participant": participants, "note": notes}
         return counts[self.per] * self.row
 
 

@@ -67,6 +67,10 @@ class Log:
             return 0
         return table.end(round_number, int(self.participants[round_number]), int(self.notes[round_number]))
 
+    def ends(self, table: Table) -> IntArray:
+        """Where every round's rows end in a table."""
+        return table.ends(np.arange(self.rounds + 1), self.participants, self.notes)
+
     @staticmethod
     def read(folder: Path, tables: Sequence[Table]) -> Log:
         """Read the log line by line."""

@@ -24,8 +24,8 @@ from fedleak.trace.log import Log
 
 __all__ = ["Trace", "Dropped"]
 
-# Small enough to stay in the processor's cache between being read and being summed, large enough to hide the calls.
-_BLOCK = 1 << 18
+# Small enough to stay in the processor's cache from being read to being compared, large enough to hide the calls.
+_BLOCK = 1 << 21
 
 
 class Dropped(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -168,21 +168,21 @@ class Trace:
 
     def _stream(self, table: Table, step: int) -> Iterator[Bytes]:
         index = self._tables.index(table)
-        current, position, found = 0, 0, Checksum()
-        last = self._log.end(table, self.rounds)
+        ends = self._log.ends(table)
+        current, position, last, partial = 0, 0, int(ends[-1]), Checksum()
         with open(self._open(table), "rb", buffering=0) as file:
             while position < last:
                 block = np.empty(min(step, last - position), np.uint8)
                 _fill(file.fileno(), block, position, self.folder / table.name)
                 start = 0
                 while start < len(block):
-                    end = self._log.end(table, current)
-                    stop = min(end - position, len(block))
-                    found.update(block[start:stop])
-                    start = stop
-                    if position + stop == end:
-                        self._compare(table, current, found.value(), int(self._log.crc[current, index]))
-                        current, found = current + 1, Checksum()
+                    stop = int(ends[current]) - position
+                    if stop > len(block):  # the round goes on in the next block
+                        partial.update(block[start:])
+                        break
+                    found = partial.finish(block[start:stop])
+                    self._compare(table, current, found, int(self._log.crc[current, index]))
+                    start, current, partial = stop, current + 1, Checksum()
                 position += len(block)
                 yield block
         self._verified.add(table.name)

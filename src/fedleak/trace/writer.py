@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Sequence
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,12 +49,15 @@ class TraceWriter:
     process, not for a power cut, after which the kernel may have kept the log and lost a row: the checksums find that.
     """
 
-    def __init__(self, folder: Path, header: Header, at: _Position) -> None:
+    def __init__(self, folder: Path, header: Header, at: _Position, files: Mapping[str, int]) -> None:
         self.folder = folder
         self.header = header
         self._tables = header.tables()
         self._shadow = np.array(header.shadow, dtype="<i4")
         self._at = at
+        # Kept open: opening them anew would cost a short round as much as writing them.
+        self._files = files
+        weakref.finalize(self, _close, files)
 
     @staticmethod
     def open(folder: Path, header: Header) -> TraceWriter:
@@ -69,14 +73,17 @@ class TraceWriter:
             header.save(folder)
         if not (folder / LOG).exists() and any(_holds(folder / table.name) for table in tables):
             raise TraceError(f"{folder / LOG} is missing; restore it from a copy, or choose another --out")
-        for name in (LOG, *(table.name for table in tables)):
-            _create(folder / name)
-        log = Log.read(folder, tables)
-        # The log first: were this interrupted, a line whose rows are gone would be worse than rows without a line.
-        _truncate(folder / LOG, log.bytes)
-        for table in tables:
-            _truncate(folder / table.name, log.end(table, log.rounds))
-        return TraceWriter(folder, header, _position(folder, header, log))
+        files = _open_all(folder, (LOG, *(table.name for table in tables)))
+        try:
+            log = Log.read(folder, tables)
+            # The log first: were this interrupted, a line whose rows are gone would be worse than rows without one.
+            _truncate(files[LOG], folder / LOG, log.bytes)
+            for table in tables:
+                _truncate(files[table.name], folder / table.name, log.end(table, log.rounds))
+            return TraceWriter(folder, header, _position(folder, header, log), files)
+        except BaseException:
+            _close(files)
+            raise
 
     @property
     def rounds(self) -> int:
@@ -153,8 +160,8 @@ class TraceWriter:
         line = np.frombuffer(commit.line(), np.uint8)
         try:
             for table, chunk in zip(self._tables, chunks, strict=True):
-                _write(self.folder / table.name, self._end(table), chunk)
-            _write(self.folder / LOG, self._at.logged, line)
+                _write(self._files[table.name], self._end(table), chunk)
+            _write(self._files[LOG], self._at.logged, line)
         except OSError as error:
             self._roll_back()
             needed = sum(map(len, chunks)) + len(line)
@@ -173,10 +180,10 @@ class TraceWriter:
 
     def _roll_back(self) -> None:
         # What cannot be cut off now is cut off when the trace is opened again.
-        with contextlib.suppress(OSError, TraceError):
-            _truncate(self.folder / LOG, self._at.logged)
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._files[LOG], self._at.logged)
             for table in self._tables:
-                _truncate(self.folder / table.name, self._end(table))
+                os.ftruncate(self._files[table.name], self._end(table))
 
 
 def estimate(header: Header, rounds: int, per_round: int) -> int:
@@ -198,11 +205,21 @@ def _require_same(folder: Path, header: Header) -> None:
         )
 
 
-def _create(path: Path) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def _open_all(folder: Path, names: Iterable[str]) -> Mapping[str, int]:
+    files: dict[str, int] = {}
     try:
-        os.fchmod(descriptor, 0o600)
-    finally:
+        for name in names:
+            files[name] = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            os.fchmod(files[name], 0o600)
+    except OSError as error:
+        _close(files)
+        many = " (raise the limit on open files: ulimit -n)" if error.errno == errno.EMFILE else ""
+        raise TraceError(f"cannot write to {folder}: {error.strerror}{many}") from error
+    return files
+
+
+def _close(files: Mapping[str, int]) -> None:
+    for descriptor in files.values():
         os.close(descriptor)
 
 
@@ -210,26 +227,21 @@ def _holds(path: Path) -> bool:
     return path.exists() and path.stat().st_size > 0
 
 
-def _truncate(path: Path, size: int) -> None:
-    found = path.stat().st_size
+def _truncate(descriptor: int, path: Path, size: int) -> None:
+    found = os.fstat(descriptor).st_size
     if found < size:
         raise TraceError(
             f"{path} is truncated: {found} bytes where the log says {size}; "
             f"restore it from a copy, or delete {path.parent} and run again"
         )
-    if found > size:
-        os.truncate(path, size)
+    os.ftruncate(descriptor, size)
 
 
-def _write(path: Path, offset: int, chunk: Bytes) -> None:
+def _write(descriptor: int, offset: int, chunk: Bytes) -> None:
     # At an offset rather than at the end: what an interrupted attempt left there is overwritten, not kept.
-    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        done = 0
-        while done < len(chunk):
-            done += os.pwrite(descriptor, chunk[done:].data, offset + done)
-    finally:
-        os.close(descriptor)
+    done = 0
+    while done < len(chunk):
+        done += os.pwrite(descriptor, chunk[done:].data, offset + done)
 
 
 def _raw(values: npt.NDArray[Any]) -> Bytes:
