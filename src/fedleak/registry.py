@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias
 
 from fedleak.errors import PlanError, did_you_mean
 
-__all__ = ["Kind", "names", "load"]
+__all__ = ["Kind", "names", "load", "resolve"]
 
 Kind: TypeAlias = Literal["attack", "defence", "dataset", "model", "adversary"]
 
@@ -45,6 +45,7 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "cnn": "fedleak.federation.models.cnn:Cnn",
         "word-lm": "fedleak.federation.models.recurrent:WordLm",
         "rating": "fedleak.federation.models.recurrent:Rating",
+        "own": "fedleak.federation.models.own:Own",
     },
     "adversary": {
         "server": "fedleak.views.adversaries:SERVER",
@@ -68,17 +69,19 @@ def names(kind: Kind) -> tuple[str, ...]:
 
 
 def load(kind: Kind, name: str) -> Any:
-    """Import what a name stands for.
-
-    A model may also be the user's own, as `module:callable`.
-    """
+    """Import what a name stands for."""
     target = _table(kind).get(name)
-    if target is None and kind == "model" and ":" in name:
-        target = name
     if target is None:
         raise PlanError(f"unknown {kind} '{name}'{did_you_mean(name, names(kind))}")
-    module, _, attribute = target.partition(":")
+    return resolve(target)
+
+
+def resolve(target: str) -> Any:
+    """Import `module:attribute`."""
+    module, colon, attribute = target.partition(":")
+    if not (module and colon and attribute):
+        raise PlanError(f"{target}: expected module:callable")
     try:
         return getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
-        raise PlanError(f"{kind} '{name}' cannot be loaded from {target}: {error}") from error
+        raise PlanError(f"{target} cannot be imported: {error}") from error

@@ -19,7 +19,7 @@ import numpy as np
 
 from fedleak.core import FloatArray, Layout, derive
 from fedleak.errors import AttackError, PlanError, TraceError, did_you_mean
-from fedleak.federation.federation import devices, initial, train
+from fedleak.federation.federation import defended, devices, initial, train
 from fedleak.federation.model import Model, Signature
 from fedleak.federation.utility import METRICS, centralised, chance, evaluate
 from fedleak.games.identify import identify
@@ -100,7 +100,9 @@ def runs(plan: Plan, out: Path) -> list[Run]:
             variant=variant,
             seed=seed,
             folder=out / "runs" / variant.label / f"seed-{seed}",
-            fingerprint=digest([trained, variant.control, [plain(d) for d in variant.defences], seed]),
+            fingerprint=digest(
+                [trained, variant.control, [plain(d) for d in variant.defences], plan.audit.adaptive, seed]
+            ),
         )
         for variant in variants(plan)
         for seed in plan.seeds
@@ -130,7 +132,8 @@ def train_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
         started = time.monotonic()
         prepared = prepare(plan.dataset, plan.population, run.seed, iid=run.variant.control == "iid")
         model = fitting_model(plan, prepared)
-        members = devices(prepared.shares, run.seed)
+        trained = defended(model, run.variant.defences)
+        members = devices(prepared.shares, run.seed, adaptive=plan.audit.adaptive)
         users = [share.user for share in prepared.shares]
         Truth(
             users=tuple(user.id for user in users),
@@ -148,7 +151,7 @@ def train_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
             rounds=plan.federation.rounds,
             task=prepared.task,
             model=plan.resolved["model"]["name"],
-            layout=model.layout,
+            layout=trained.layout,
             devices=tuple(device.id for device in members),
             shadow=tuple(device.shadow for device in members),
             settings=plan.resolved["federation"],
@@ -157,7 +160,7 @@ def train_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
         )
         writer = TraceWriter.open(run.folder / "trace", header)
         if writer.weights is None:
-            writer.start(initial(model, run.seed))
+            writer.start(initial(trained, run.seed))
         tick(writer.rounds)
         for done in train(
             model,
@@ -190,7 +193,7 @@ def train_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
             layers={layer.name: layer.size for layer in model.layout},
             utility_metric=METRICS[prepared.task].name,
             higher_is_better=METRICS[prepared.task].higher_is_better,
-            utility=evaluate(model, weights, prepared.test, prepared.task),
+            utility=evaluate(trained, weights, prepared.test, prepared.task),
             chance=chance(pooled, prepared.test, prepared.task),
             centralised=central,
             dropped=sum(1 for _ in Trace.open(run.folder / "trace").dropped()),

@@ -336,6 +336,24 @@ def test_on_step_changes_the_gradients(model: Model, few: tuple[Device, ...]) ->
             np.testing.assert_allclose(rows, -PLAN.lr * steps[:, None] * np.ones_like(rows), rtol=1e-4)
 
 
+def test_devices_that_do_not_defend_send_what_they_would_have_sent(model: Model, few: tuple[Device, ...]) -> None:
+    background = some(5, np.random.default_rng(9))
+    mixed = tuple(replace(device, defended=place % 2 == 0) for place, device in enumerate(few))
+    for defence in (Shorten(), ConstantGradient(), Double()):
+        plain = run(model, few, background=background)[0]
+        changed = run(model, mixed, defence, background=background)[0]
+        for row, device in enumerate(plain.participants):
+            same = all(np.allclose(plain.updates[n][row], changed.updates[n][row], atol=1e-7) for n in plain.updates)
+            assert same is not mixed[device].defended
+
+
+def test_shadow_devices_defend_only_for_an_adaptive_adversary() -> None:
+    data = some(4, np.random.default_rng(0))
+    shares = [Share(User(UserId(name), data), data, data) for name in "ab"]
+    assert {(d.shadow >= 0, d.defended) for d in devices(shares, 0)} == {(True, False), (False, True)}
+    assert all(d.defended for d in devices(shares, 0, adaptive=True))
+
+
 def test_on_update_changes_what_a_device_sends(model: Model, few: tuple[Device, ...]) -> None:
     plain, doubled = run(model, few)[0], run(model, few, Double(), Double())[0]
     for name, rows in plain.updates.items():

@@ -16,7 +16,7 @@ from fedleak.core import Task, UserId, derive
 from fedleak.errors import PlanError
 from fedleak.federation.federation import Device, train
 from fedleak.federation.model import Signature
-from fedleak.federation.models.own import own
+from fedleak.federation.models.own import Own, wrap
 from fedleak.federation.utility import evaluate
 from fedleak.plan.plan import FederationPlan
 from fedleak.population.population import Examples
@@ -50,7 +50,7 @@ def of(signature: Signature) -> nn.Module:
     ids=["classify", "next-token"],
 )
 def test_it_is_trained_as_it_would_be_alone(make: Callable[[Signature], nn.Module], signature: Signature) -> None:
-    model = own(make).build(signature)
+    model = wrap(make, signature)
     crowd = people(signature)
     names = {layer.name for layer in model.layout}
     assert "out" in names
@@ -72,7 +72,7 @@ def test_it_is_trained_as_it_would_be_alone(make: Callable[[Signature], nn.Modul
 
 def test_the_same_seed_draws_the_same_weights_and_leaves_torchs_generator_alone() -> None:
     state = torch.random.get_rng_state()
-    model = own(of).build(SIGNATURE)
+    model = wrap(of, SIGNATURE)
     one, again, other = (model.init(np.random.default_rng(seed)) for seed in (1, 1, 2))
     assert all(np.array_equal(one[name], again[name]) for name in one)
     assert not np.array_equal(one["out"], other["out"])
@@ -91,7 +91,7 @@ def test_parameters_of_the_module_itself_and_frozen_ones_are_handled() -> None:
             y: torch.Tensor = self.out(self.frozen(x.flatten(1) * self.scale))
             return y
 
-    model = own(lambda _: Scaled()).build(SIGNATURE)
+    model = wrap(lambda _: Scaled(), SIGNATURE)
     assert [(layer.name, layer.size) for layer in model.layout] == [("model", 16), ("out", 51)]
     *_, last = train(model, people(SIGNATURE), PLAN, (), None, 1)
     assert np.all(last.weights["model"] != 1)
@@ -99,7 +99,7 @@ def test_parameters_of_the_module_itself_and_frozen_ones_are_handled() -> None:
 
 def test_a_regressor_may_answer_without_a_last_axis() -> None:
     signature = Signature(Task.REGRESS, (4,), 1)
-    model = own(lambda _: nn.Sequential(nn.Linear(4, 1), nn.Flatten(0))).build(signature)
+    model = wrap(lambda _: nn.Sequential(nn.Linear(4, 1), nn.Flatten(0)), signature)
     data = Examples(x=np.ones((5, 4), np.float32), y=np.zeros(5, np.float32))
     weights = {"0": np.array([1, 1, 1, 1, 0.5], np.float32)}
     assert evaluate(model, weights, data, Task.REGRESS) == pytest.approx(4.5)
@@ -129,10 +129,27 @@ class Batched(nn.Module):
 )
 def test_what_cannot_be_trained_is_refused_before_the_first_round(make: Any, message: str) -> None:
     with pytest.raises(PlanError, match=message):
-        own(make).build(SIGNATURE)
+        wrap(make, SIGNATURE)
 
 
 def test_batch_normalisation_without_running_state_is_accepted() -> None:
     norm = nn.BatchNorm1d(16, track_running_stats=False)
-    *_, last = train(own(lambda _: Batched(norm)).build(SIGNATURE), people(SIGNATURE, (8, 4)), PLAN, (), None, 1)
+    *_, last = train(wrap(lambda _: Batched(norm), SIGNATURE), people(SIGNATURE, (8, 4)), PLAN, (), None, 1)
     assert all(np.isfinite(values).all() for values in last.weights.values())
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("no_such_module:make", "no_such_module:make cannot be imported: No module named 'no_such_module'"),
+        ("fedleak.core:make", "fedleak.core:make cannot be imported: .*'make'"),
+        ("fedleak.core", "expected module:callable"),
+    ],
+)
+def test_a_target_that_is_not_there_is_explained(target: str, message: str) -> None:
+    with pytest.raises(PlanError, match=message):
+        Own(target=target).build(SIGNATURE)
+
+
+def test_a_target_is_imported_and_built() -> None:
+    assert Own(target=f"{__name__}:of").build(SIGNATURE).layout[-1].name == "out"

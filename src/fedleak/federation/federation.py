@@ -34,6 +34,7 @@ class Device:
     user: UserId
     shadow: int  # -1: an anonymous device; otherwise the candidate whose prior data the adversary put here
     data: Examples
+    defended: bool = True  # whether the defences act on this device
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +50,10 @@ class Round:
     dropped: tuple[tuple[str, str], ...] = ()  # (device id, why its update was left out)
 
 
-def devices(shares: Sequence[Share], seed: int) -> tuple[Device, ...]:
+def devices(shares: Sequence[Share], seed: int, *, adaptive: bool = False) -> tuple[Device, ...]:
     """Give each user an anonymous device with their private data and a shadow device with their prior data.
+
+    An adaptive adversary lets the defences act on its shadow devices too.
 
     All of them train together, as in the paper. Pseudonyms and order are drawn anew, so that neither says whose
     device it is.
@@ -63,7 +66,7 @@ def devices(shares: Sequence[Share], seed: int) -> tuple[Device, ...]:
         candidate, is_shadow = divmod(place, 2)
         share = shares[candidate]
         found.append(
-            Device(name, share.user.id, candidate, share.prior)
+            Device(name, share.user.id, candidate, share.prior, defended=adaptive)
             if is_shadow
             else Device(name, share.user.id, -1, share.private)
         )
@@ -104,7 +107,15 @@ def train(
     model = defended(model, defences)
     now = initial(model, seed) if weights is None else weights
     data = [_guarded(device, defences, background, seed) for device in devices]
-    engine = Embedded(model, task_of(data[0]), settings, Pool.of(data, [d.id for d in devices]), defences, workers)
+    engine = Embedded(
+        model,
+        task_of(data[0]),
+        settings,
+        Pool.of(data, [d.id for d in devices]),
+        defences,
+        workers,
+        [d.defended for d in devices],
+    )
     sizes = engine.pool.sizes
     try:
         for number in range(start + 1, settings.rounds + 1):
@@ -115,7 +126,7 @@ def train(
                     selected,
                     lambda stage, d, n=number: derive(seed, stage, n, devices[d].id),  # type: ignore[misc]
                 )
-                rows = _sent(rows, [devices[d].id for d in selected], defences, number, seed)
+                rows = _sent(rows, [devices[d] for d in selected], defences, number, seed)
                 kept, dropped = _finite(rows, [devices[d].id for d in selected], settings, number)
                 participants = np.array(selected, dtype=np.int64)[kept]
                 received: Params = {name: row.numpy()[kept] if dropped else row.numpy() for name, row in rows.items()}
@@ -139,6 +150,8 @@ def train(
 
 def _guarded(device: Device, defences: Sequence[Defence], background: Examples | None, seed: int) -> Examples:
     data = device.data
+    if not device.defended:
+        return data
     for place, defence in enumerate(defences):
         if defence.overrides("on_data"):
             data = defence.on_data(data, background, derive(seed, "on_data", place, device.id))
@@ -157,14 +170,16 @@ def _select(count: int, fraction: float, defences: Sequence[Defence], number: in
 
 
 def _sent(
-    rows: dict[str, torch.Tensor], ids: Sequence[str], defences: Sequence[Defence], number: int, seed: int
+    rows: dict[str, torch.Tensor], senders: Sequence[Device], defences: Sequence[Defence], number: int, seed: int
 ) -> dict[str, torch.Tensor]:
     """Apply what defences do to each update on its device."""
     for place, defence in enumerate(defences):
         if defence.overrides("on_update"):
-            for row, device in enumerate(ids):
+            for row, device in enumerate(senders):
+                if not device.defended:
+                    continue
                 update: Params = {name: values[row].numpy() for name, values in rows.items()}
-                changed = defence.on_update(update, derive(seed, "on_update", place, number, device))
+                changed = defence.on_update(update, derive(seed, "on_update", place, number, device.id))
                 for name, values in rows.items():
                     values[row] = torch.from_numpy(np.asarray(changed[name], dtype=np.float32))
     return rows

@@ -100,6 +100,9 @@ class AuditPlan:
         tuple[Literal["iid"], ...],
         Meta(description="the same audit of a population with nothing personal in it, which must show no leak"),
     ] = ("iid",)
+    adaptive: Annotated[
+        bool, Meta(description="the adversary lets a defence act on its own shadow devices too, to imitate it")
+    ] = False
     level: Annotated[float, Meta(gt=0.5, lt=1, description="confidence level of every interval")] = 0.95
     permutations: Annotated[
         int, Meta(ge=20, description="how often identities are permuted to find the chance level")

@@ -56,9 +56,11 @@ class Embedded:
         pool: Pool,
         defences: Sequence[Defence] = (),
         workers: int = 1,
+        defended: Sequence[bool] = (),
     ) -> None:
         self.model, self.task, self.settings, self.pool = model, task, settings, pool
         self.on_step = [d for d in defences if d.overrides("on_step")]
+        self.defended = torch.tensor(defended, dtype=torch.bool)  # by device; read only where a defence acts on steps
         self.workers = ThreadPoolExecutor(workers) if workers > 1 else None
 
     def close(self) -> None:
@@ -121,6 +123,10 @@ class Embedded:
                     gradients: Tensors = {key: g.clone() for key, g in zip(leaves, found, strict=True)}
                     for defence, generators in zip(self.on_step, step_rngs, strict=True):
                         gradients = defence.on_step(gradients, leaves, generators[:active])
+                    spared = [n for n, d in enumerate(devices[:active]) if not self.defended[d]]
+                    if spared:
+                        for key, g in zip(leaves, found, strict=True):
+                            gradients[key][spared] = g[spared]
                     found = [gradients[key] for key in leaves]
                 optimizer.step(list(leaves.values()), found)
         return after

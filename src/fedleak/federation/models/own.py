@@ -3,45 +3,52 @@
 from __future__ import annotations
 
 import copy
+import os
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
+from msgspec import Meta
 from torch import nn
 from torch.func import functional_call
 
+from fedleak import registry
 from fedleak.core import Layer, Layout, Params, Task
 from fedleak.errors import PlanError
 from fedleak.federation.model import Model, Signature, Tensors
 
-__all__ = ["Own", "own"]
+__all__ = ["Own", "wrap"]
 
 
-def own(make: Callable[[Signature], nn.Module]) -> Own:
-    """Wrap what a plan names as `module:callable`."""
-    if not callable(make):
-        raise PlanError(f"a model of your own must be a callable that takes a Signature; {make!r} is not callable")
-    return Own(make)
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Own:
-    """Makes a federation's model out of a module that knows nothing of federations.
+    """A torch.nn.Module of your own, which need know nothing of federations.
 
-    Its clients are trained one by one: a module in general has no client axis.
+    Its clients are trained one by one: a module in general has no client axis. Naming it runs its code, as importing
+    any module does.
     """
-
-    make: Callable[[Signature], Any]
 
     name: ClassVar[str] = "own"
     tasks: ClassVar[tuple[Task, ...]] = tuple(Task)
 
+    target: Annotated[str, Meta(description="`module:callable`, which takes a Signature and returns the module")]
+
     def build(self, signature: Signature) -> Model:
-        """One layer per submodule that owns trained parameters, in the module's order, named by its path."""
-        return _Own(self.make, signature)
+        """Import the callable and wrap what it makes."""
+        if os.getcwd() not in sys.path:  # last, so that a file lying here cannot stand in for an installed module
+            sys.path.append(os.getcwd())
+        return wrap(registry.resolve(self.target), signature)
+
+
+def wrap(make: Callable[[Signature], Any], signature: Signature) -> Model:
+    """Make a federation's model: one layer per submodule that owns trained parameters, named by its path."""
+    if not callable(make):
+        raise PlanError(f"a model of your own must be a callable that takes a Signature; {make!r} is not callable")
+    return _Own(make, signature)
 
 
 class _Own:
