@@ -117,8 +117,10 @@ class Digits:
             "slant": "left" if hand.slant < 0 else "right",
             "stroke": "bold" if hand.weight < 1 else "fine",
         }
-        width = len(str(self.users - 1))
-        return User(UserId(f"person-{number:0{width}}"), _examples(hand.write(images[rows]), labels[rows]), attributes)
+        width = len(str(self.users - 1))  # the seed is part of the name: with another seed they are other people
+        return User(
+            UserId(f"person-{seed}-{number:0{width}}"), _examples(hand.write(images[rows]), labels[rows]), attributes
+        )
 
     def _strangers(
         self,
