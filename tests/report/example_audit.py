@@ -167,6 +167,7 @@ def _scores(detail: Detail, utility: Utility, rng: np.random.Generator) -> list[
                 multiple=value / chance,
                 n=400,
                 users=len(detail.users),
+                options=len(detail.users),
                 seeds=[1],
                 defence=detail.defence,
                 control=detail.control,

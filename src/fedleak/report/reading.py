@@ -162,7 +162,7 @@ def found(run: Run, metric: str) -> str:
     if top is None or best.game != "identify":
         lead = f"The strongest attack, {best.attack}, reaches {METRICS.get(metric, metric)} {number(best.value)}"
         return f"{lead}; guessing would manage {number(best.chance)}."
-    sentence = f"Out of {top.users} people, an update's sender is named correctly in {percent(top.value)} of cases"
+    sentence = f"Out of {top.options} people, an update's sender is named correctly in {percent(top.value)} of cases"
     guessing = f"guessing would manage {percent(top.chance)}"
     if leaks(best):
         return f"{sentence}; {guessing}."

@@ -128,6 +128,7 @@ def score(
         multiple=measured.value / measured.chance if measured.chance > 0 else None,
         n=measured.n,
         users=measured.users,
+        options=measured.options,
         seeds=[one.seed for one in played],
         utility=utility,
         limit=limit,

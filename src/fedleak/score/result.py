@@ -43,7 +43,8 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     chance_high: float  # the 97.5th percentile of the same
     multiple: float | None  # value / chance; None where chance is 0
     n: int  # questions asked
-    users: int  # people that the interval resamples
+    users: int  # people that the interval resamples, over all seeds
+    options: int  # people to choose from in one question
     seeds: list[int]
     defence: dict[str, Any] | None = None  # {"name": ..., settings ...}
     control: str | None = None  # "iid": the same audit of users with nothing personal in their data

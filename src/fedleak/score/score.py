@@ -42,6 +42,7 @@ class Measured:
     chance_high: float
     n: int
     users: int
+    options: int
 
 
 def check(claims: FloatArray, questions: int, options: int, attack: str) -> None:
@@ -81,6 +82,7 @@ def measure(played: Sequence[Played], metric: str, *, level: float, permutations
         chance_high=max(blind, float(np.quantile(null, 0.975))),
         n=sum(len(one.right) for one in played),
         users=int((weights > 0).sum()),
+        options=max(len(one.options) for one in played),
     )
 
 
