@@ -73,12 +73,12 @@ class Embedded:
         before = tensors(self.model, weights)
         rows = {layer.name: torch.empty(len(devices), layer.size) for layer in self.model.layout}
 
-        def compute(places: Sequence[int]) -> None:
+        def compute(places: list[int]) -> None:
             after = self._train(before, [devices[p] for p in places], rngs)
             for layer in self.model.layout:
                 for tensor, _ in layer.tensors:
                     key = f"{layer.name}.{tensor}"
-                    rows[layer.name][list(places), layer.span(tensor)] = (after[key] - before[key]).flatten(1)
+                    rows[layer.name][places, layer.span(tensor)] = after[key].sub_(before[key]).flatten(1)
 
         groups = self._groups(devices)
         if self.workers is None:

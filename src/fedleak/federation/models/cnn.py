@@ -68,7 +68,7 @@ class _Cnn:
             kernels = weights[f"{name}.weight"].flatten(0, 1)
             bias = weights[f"{name}.bias"].flatten()
             h = F.conv2d(h, kernels, bias, padding=self.kernel // 2, groups=clients)
-            h = F.max_pool2d(h.relu_(), 2)
+            h = F.max_pool2d(h, 2).relu_()  # the same as pooling after, on a quarter of the numbers
         h = h.view(batch, clients, -1).transpose(0, 1)
         h = torch.relu_(linear(weights, "fc", h))
         return linear(weights, "out", h)
