@@ -1,0 +1,35 @@
+"""An attack of your own, in one file: what do the signs of an update give away?
+
+Sending one bit per weight is a common way to save traffic, and is sometimes hoped to hide the sender.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from fedleak.attacks.deanonymize.one_layer import OneLayer
+from fedleak.attacks.features import features, spread
+from fedleak.core import FloatArray
+from fedleak.games.identify import Questions
+from fedleak.trace.prior import Prior
+from fedleak.views.view import View
+
+__all__ = ["Signs"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Signs(OneLayer):
+    """Compare the signs of an update with the average signs of each person's labelled updates."""
+
+    name: ClassVar[str] = "reid-signs"
+    summary: ClassVar[str] = "only the direction in which each weight moves is compared, not how far"
+
+    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
+        """Score every option by how many signs agree, the undecided ones counting less."""
+        data = features(view, questions, self.layer)
+        people = np.unique(data.who)
+        habits = np.stack([np.sign(data.known[data.who == person]).mean(axis=0) for person in people])
+        return spread(np.sign(data.asked) @ habits.T, people, len(questions.options))

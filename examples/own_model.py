@@ -1,0 +1,42 @@
+"""A model of your own, and a small table to audit it on.
+
+python own_model.py              writes shops.csv
+fedleak audit own_model.toml     audits the model below on it
+"""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+from torch import nn
+
+from fedleak.core import derive
+from fedleak.federation.model import Signature
+
+__all__ = ["build", "write_table"]
+
+
+def build(signature: Signature) -> nn.Module:
+    """Any torch.nn.Module will do, if it has no running state and no dropout.
+
+    Here one that predicts a number; `signature` gives the shape of an example and how many outputs are expected.
+    """
+    return nn.Sequential(nn.Linear(signature.input_shape[0], 16), nn.Tanh(), nn.Linear(16, signature.outputs))
+
+
+def write_table(path: Path, shops: int = 12, days: int = 40) -> None:
+    """Write made-up takings: every shop has its own way of depending on weather, weekday and price."""
+    with path.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["shop", "temperature", "weekday", "price", "takings"])
+        for shop in range(shops):
+            rng = derive(0, "takings", shop)
+            habit = [1.0, 0.5, -1.0] + 0.5 * rng.normal(size=3)  # what all shops share, and what is their own
+            for _ in range(days):
+                day = rng.normal(size=3)
+                rows.writerow([f"shop-{shop:02}", *day.round(3), round(float(day @ habit + rng.normal() / 10), 3)])
+
+
+if __name__ == "__main__":
+    write_table(Path("shops.csv"))

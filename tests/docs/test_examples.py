@@ -1,0 +1,118 @@
+"""The examples are documentation that runs; here they do."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedleak.core import derive
+from fedleak.plan.plan import PopulationPlan
+from fedleak.population.prepare import prepare
+from fedleak.report import json
+from fedleak.testing import check_attack
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+
+
+@pytest.fixture(autouse=True)
+def importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+
+
+def run(*command: str | Path, cwd: Path, path: Path = EXAMPLES) -> str:
+    """Run Python as a user would, with the examples on its path, and return what it printed."""
+    done = subprocess.run(
+        [sys.executable, *map(str, command)],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(path), str(EXAMPLES)])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_attack_keeps_the_contract(tmp_path: Path) -> None:
+    check_attack(import_module("my_attack").Signs(), tmp_path)
+
+
+def test_the_defence_sends_the_largest_values_only() -> None:
+    sparsify = import_module("my_defence").Sparsify(keep=0.5)
+    update = {"out": np.asarray([3.0, -0.1, -4.0, 0.2], dtype=np.float32)}
+    assert sparsify.on_update(update, derive(0))["out"].tolist() == [3.0, 0.0, -4.0, 0.0]
+
+
+def test_the_data_set_makes_the_same_people_from_the_same_seed() -> None:
+    walkers: Any = import_module("my_dataset").Walkers()
+    first, again, other = (prepare(walkers, PopulationPlan(), seed) for seed in (0, 0, 1))
+    assert len(first.shares) == 12
+    assert not first.findings
+    np.testing.assert_array_equal(first.test.x, again.test.x)
+    assert not np.array_equal(first.test.x, other.test.x)
+
+
+PLUGIN_PLAN = """
+dataset = {name = "walkers"}
+model = {name = "mlp", hidden = [8]}
+federation = {rounds = 20, fraction = 0.25, lr = 0.1}
+audit = {controls = []}
+attack = [{name = "reid-signs"}]
+defence = [{name = "sparsify", keep = 0.2}]
+"""
+
+
+def test_plugins_are_found_by_the_entry_points_that_contributing_shows(tmp_path: Path) -> None:
+    """An installed package is a folder of metadata on the path; this one is written from the page itself."""
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    shown = next(b for b in re.findall(r"```toml\n(.*?)```", page, re.DOTALL) if "entry-points" in b)
+    info = tmp_path / "site" / "fedleak_examples-0.1.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: fedleak-examples\nVersion: 0.1\n")
+    groups = tomllib.loads(shown)["project"]["entry-points"]
+    (info / "entry_points.txt").write_text(
+        "".join(
+            f"[{group}]\n" + "".join(f"{name} = {target}\n" for name, target in entries.items())
+            for group, entries in groups.items()
+        )
+    )
+    (tmp_path / "plan.toml").write_text(PLUGIN_PLAN)
+    run("-m", "fedleak.cli.main", "audit", "plan.toml", "--out", "out", "--jobs", "1", cwd=tmp_path, path=info.parent)
+    scores = json.read(tmp_path / "out").scores
+    assert {score.attack for score in scores} == {"reid-signs"}
+    assert [score.defence["name"] if score.defence else None for score in scores if score.metric == "ap"] == [
+        None,
+        "sparsify",
+    ]
+    undefended = next(score for score in scores if score.metric == "ap" and score.defence is None)
+    assert undefended.low > undefended.chance  # people of the example do have a gait of their own
+
+
+def test_an_audit_runs_from_python(tmp_path: Path) -> None:
+    printed = run(EXAMPLES / "audit_from_python.py", "out", cwd=tmp_path).splitlines()
+    assert [line.split(" | ")[0] for line in printed] == ["people's own data", "iid"]
+    assert "leaks:" in printed[0]
+    assert (tmp_path / "out" / "report.html").exists()
+
+
+def test_a_model_of_ones_own_is_audited_on_a_table(tmp_path: Path) -> None:
+    for name in ("own_model.py", "own_model.toml"):
+        (tmp_path / name).write_bytes((EXAMPLES / name).read_bytes())
+    run("own_model.py", cwd=tmp_path)
+    run("-m", "fedleak.cli.main", "audit", "own_model.toml", "--out", "out", cwd=tmp_path, path=tmp_path)
+    audit = json.read(tmp_path / "out")
+    assert audit.federation["model"] == "own"
+    plain = next(score for score in audit.scores if score.metric == "ap" and score.control is None)
+    assert plain.low > plain.chance
+    assert plain.utility is not None and plain.utility.chance is not None
+    assert plain.utility.value < plain.utility.chance  # an error: lower is better
