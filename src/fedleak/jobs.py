@@ -36,7 +36,7 @@ def run_jobs(jobs: Sequence[tuple[Job, tuple[Any, ...]]], processes: int, tick: 
     With one process they run here, one after another. The first failure stops the rest: what they had finished is on
     disk, so nothing is lost.
     """
-    if processes == 1 or len(jobs) == 1:
+    if processes == 1 or len(jobs) <= 1:
         single_threaded()
         for job, arguments in jobs:
             job(*arguments, tick)

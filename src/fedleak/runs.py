@@ -125,8 +125,8 @@ def facts(run: Run) -> Facts | None:
 
 def train_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
     """Train a federation and record it, from where an earlier attempt stopped."""
-    private_folder(run.folder)
-    with locked(run.folder):
+    # Patience, because workers of a killed command notice its end only after the round they are in.
+    with locked(run.folder, patience=30):
         if facts(run) is not None:
             return
         started = time.monotonic()

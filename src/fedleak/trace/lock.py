@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,11 +19,11 @@ _held: set[Path] = set()
 
 
 @contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path, patience: float = 0.0) -> Iterator[None]:
     """Hold an output folder for the life of a run; the kernel lets go when the process ends, however it ends.
 
     A POSIX record lock rather than flock: a worker process must not inherit it, or a killed run could not be resumed
-    until its last orphan is gone.
+    until its last orphan is gone. A lock that is taken is tried again for as many seconds as there is patience.
     """
     private_folder(folder)
     path = folder.resolve() / ".lock"
@@ -34,10 +35,11 @@ def locked(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise TraceError(f"cannot write to {folder}: {error.strerror}; choose another --out") from error
     try:
-        try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise _taken(folder, os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown") from error
+        deadline = time.monotonic() + patience
+        while not _take(descriptor):
+            if time.monotonic() >= deadline:
+                raise _taken(folder, os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown")
+            time.sleep(0.1)
         os.ftruncate(descriptor, 0)
         with contextlib.suppress(OSError):  # the disk may be full; the number only helps to explain
             os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
@@ -49,6 +51,14 @@ def locked(folder: Path) -> Iterator[None]:
             os.ftruncate(descriptor, 0)
     finally:
         os.close(descriptor)
+
+
+def _take(descriptor: int) -> bool:
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def _taken(folder: Path, pid: str) -> TraceError:

@@ -1,0 +1,53 @@
+import pytest
+from click.testing import CliRunner
+
+from fedleak import registry
+from fedleak.cli.main import _VERBS, cli
+from fedleak.plan import shipped
+
+
+def said(*arguments: str) -> str:
+    result = CliRunner().invoke(cli, arguments, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_list_names_everything_that_is_registered() -> None:
+    output = said("list")
+    kinds: tuple[registry.Kind, ...] = ("attack", "defence", "dataset", "model", "adversary")
+    for name in [name for kind in kinds for name in registry.names(kind)] + shipped.names():
+        assert f"  {name} " in output
+
+
+def test_the_matrix_follows_from_what_attacks_and_adversaries_declare() -> None:
+    rows = {line.split("│")[1].strip(): line for line in said("list", "--matrix").splitlines() if "│" in line}
+    for name in registry.names("attack"):
+        needs = registry.load("attack", name).needs
+        able = sum(needs in registry.load("adversary", other).sights for other in registry.names("adversary"))
+        assert rows[name].count("yes") == able
+
+
+@pytest.mark.parametrize("verb", _VERBS)
+def test_every_verb_has_help_with_an_example(verb: str) -> None:
+    output = said(verb, "--help")
+    assert f"fedleak {verb}" in output.split("Example")[1]
+
+
+def test_check_says_what_a_plan_would_do_and_shows_its_defaults() -> None:
+    assert "valid; trains 8 federations of 150 rounds, plays 24 attacks" in said("check", "demo")
+    assert '"prior_share": 0.5' in said("check", "demo", "--resolved")
+
+
+@pytest.mark.usefixtures("find_real_data")
+def test_data_says_what_is_here() -> None:
+    assert "missing" not in said("data")
+
+
+def test_data_says_what_is_missing_and_how_to_get_it(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEDLEAK_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    output = said("data")
+    assert "digits          ready" in output
+    assert "mnist-writers   missing" in output
+    assert "qmnist-train-labels-idx2-int.gz" in output
+    assert "Download from" in output
