@@ -109,7 +109,7 @@ def test_a_model_of_ones_own_is_audited_on_a_table(tmp_path: Path) -> None:
     for name in ("own_model.py", "own_model.toml"):
         (tmp_path / name).write_bytes((EXAMPLES / name).read_bytes())
     run("own_model.py", cwd=tmp_path)
-    run("-m", "fedleak.cli.main", "audit", "own_model.toml", "--out", "out", cwd=tmp_path, path=tmp_path)
+    run("-m", "fedleak.cli.main", "audit", "own_model.toml", "--out", "out", "--jobs", "1", cwd=tmp_path)
     audit = json.read(tmp_path / "out")
     assert audit.federation["model"] == "own"
     plain = next(score for score in audit.scores if score.metric == "ap" and score.control is None)
