@@ -20,7 +20,7 @@ import numpy as np
 from fedleak.core import FloatArray, Layout, derive
 from fedleak.errors import AttackError, PlanError, TraceError, did_you_mean
 from fedleak.federation.federation import defended, devices, initial, train
-from fedleak.federation.model import Model, Signature
+from fedleak.federation.model import Input, Model, Signature
 from fedleak.federation.utility import METRICS, centralised, chance, evaluate
 from fedleak.games.identify import identify
 from fedleak.plan.configure import plain
@@ -207,6 +207,9 @@ def fitting_model(plan: Plan, prepared: Prepared) -> Model:
     """Build the model and refuse, before anything is trained, what could only fail afterwards."""
     if prepared.task not in plan.model.tasks:
         raise PlanError(f"model '{plan.model.name}' cannot learn the task '{prepared.task.value}' of this data set")
+    given = Input.WORDS if np.issubdtype(prepared.test.x.dtype, np.integer) else Input.NUMBERS
+    if given not in plan.model.reads:
+        raise PlanError(f"model '{plan.model.name}' cannot read {given.value}, which is what this data set gives")
     for attack in plan.attacks:
         if prepared.task not in attack.tasks:
             raise PlanError(f"attack '{attack.name}' does not apply to the task '{prepared.task.value}'; remove it")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from story import TINY, Run, command
+from command_line import TINY, Run, command
 
 LONG = TINY.replace("rounds = 30", "rounds = 300") + "[audit]\ncontrols = []\n"
 
@@ -127,6 +127,7 @@ def test_a_client_that_diverges_is_named_or_left_out_as_the_plan_says(plan: Path
         ("rounds = 30", "round = 30", "unknown key 'round'; did you mean 'rounds'?"),
         ("[model]", "[population]\nusers = 80\n[model]", "users = 80, but only 8 of the 8"),
         ('name = "reid-knn"', 'name = "reid-knn"\nlayer = "fc9"', "has no layer 'fc9'"),
+        ('name = "mlp"\nhidden = [8]', 'name = "rating"', "model 'rating' cannot learn the task 'classify'"),
         ('name = "mlp"\nhidden = [8]', 'name = "word-lm"', "model 'word-lm' cannot learn the task 'classify'"),
     ],
 )

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from command_line import TINY, Run
 from fedleak.score.result import SCHEMA
-from story import TINY, Run
 
 
 def test_one_command_audits_and_tells_what_it_found(plan: Path, real_fedleak: Run, tmp_path: Path) -> None:

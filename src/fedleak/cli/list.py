@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import click
-from rich.table import Table
 
 from fedleak import registry
-from fedleak.cli.options import console
 from fedleak.core import words
 from fedleak.plan import shipped
 from fedleak.plan.read import read
@@ -62,11 +60,10 @@ def plans() -> list[tuple[str, str]]:
 
 def show() -> None:
     """Attacks against adversaries, as it follows from what both declare."""
-    attacks = {name: registry.load("attack", name) for name in registry.names("attack")}
+    attacks = {name: registry.load("attack", name).needs for name in registry.names("attack")}
     adversaries = everyone()
-    table = Table("attack", "needs", *(adversary.name for adversary in adversaries))
-    for row in matrix({name: attack.needs for name, attack in attacks.items()}, adversaries):
+    click.echo(f"{'attack':<16}{'needs':<12}" + "".join(f"{adversary.name:<21}" for adversary in adversaries))
+    for row in matrix(attacks, adversaries):
         marks = ["yes" if not row.lacks[adversary.name] else "-" for adversary in adversaries]
-        table.add_row(row.attack, words(row.needs), *marks)
-    console().print(table)
+        click.echo(f"{row.attack:<16}{words(row.needs):<12}" + "".join(f"{mark:<21}" for mark in marks))
     click.echo("-: the adversary does not see what the attack needs; a plan that pairs them is refused.")

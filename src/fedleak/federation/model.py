@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, TypeAlias
@@ -11,7 +12,7 @@ import torch
 
 from fedleak.core import Layout, Params, Task
 
-__all__ = ["Signature", "Tensors", "Model", "Architecture"]
+__all__ = ["Signature", "Tensors", "Input", "Model", "Architecture"]
 
 Tensors: TypeAlias = Mapping[str, torch.Tensor]
 """`layer.tensor` -> values with a leading client axis: a layer `fc` holds `fc.weight` (clients, out, in)."""
@@ -24,6 +25,13 @@ class Signature:
     task: Task
     input_shape: tuple[int, ...]  # of one example; (length,) for tokens
     outputs: int  # classes, vocabulary size, or 1
+
+
+class Input(enum.Enum):
+    """What examples are made of."""
+
+    NUMBERS = "numbers"
+    WORDS = "words"
 
 
 class Model(Protocol):
@@ -49,6 +57,7 @@ class Architecture(Protocol):
 
     name: ClassVar[str]
     tasks: ClassVar[tuple[Task, ...]]
+    reads: ClassVar[tuple[Input, ...]]
 
     def build(self, signature: Signature) -> Model:
         """Make the model for this task and these shapes."""

@@ -120,14 +120,15 @@ def described(kind: Any) -> str:
     if hasattr(kind, "__metadata__"):
         bounds = [
             f"{sign} {value}"
-            for meta in metas(kind)
+            for meta in kind.__metadata__
+            if isinstance(meta, Meta)
             for sign, value in ((">=", meta.ge), (">", meta.gt), ("<=", meta.le), ("<", meta.lt))
             if value is not None
         ]
         return " ".join([described(get_args(kind)[0]), ", ".join(bounds)]).strip()
     origin = get_origin(kind)
     if origin is Literal:
-        return " or ".join(f'`"{choice}"`' for choice in get_args(kind))
+        return " or ".join(f"`{toml(choice)}`" for choice in get_args(kind))
     if origin in (Union, types.UnionType):
         return " or ".join(described(inner) for inner in get_args(kind) if inner is not type(None))
     if origin is tuple:

@@ -25,6 +25,8 @@ def show(audit: Audit, console: Console) -> None:
         console.print()
         _tables(scene, console)
         console.print(Text(_note(scene), style="dim"))
+    for finding in audit.findings:
+        console.print(Text(f"Before the run ({finding.action}): {printable(finding.text)}"))
     for line in over_limit(audit.scores):
         console.print(Text(f"Over the plan's limit: {printable(line)}", style="bold red"))
 

@@ -70,21 +70,18 @@ def schedule(
     pool: Pool, devices: Sequence[int], batch: int, epochs: int, rngs: Sequence[np.random.Generator]
 ) -> Schedule:
     """Draw the order in which each client sees its examples; the devices come with the most steps first."""
-    counts = [steps_of(int(pool.sizes[d]), batch, epochs) for d in devices]
-    rows = np.empty((len(devices), counts[0], batch), dtype=np.int64)
-    sizes = np.zeros((len(devices), counts[0]), dtype=np.int64)
-    for client, (device, rng) in enumerate(zip(devices, rngs, strict=True)):
-        size, start = int(pool.sizes[device]), int(pool.starts[device])
-        per_epoch = counts[client] // epochs
-        # Empty places repeat the client's own first example: its weight is 0, and nobody else's data is touched.
-        order = np.full((epochs, per_epoch * batch), start)
+    own, starts = pool.sizes[devices], pool.starts[devices]
+    per_epoch = -(-own // batch)
+    steps = np.arange(epochs * per_epoch[0])[:, None]
+    last = own - (per_epoch - 1) * batch
+    sizes = np.where(steps % per_epoch == per_epoch - 1, last, batch) * (steps < epochs * per_epoch)
+    # Empty places repeat the client's own first example: its weight is 0, and nobody else's data is touched.
+    rows = np.empty((len(devices), len(steps), batch), dtype=np.int64)
+    rows[:] = starts[:, None, None]
+    for client, rng in enumerate(rngs):
+        passes = rows[client, : epochs * per_epoch[client]].reshape(epochs, -1)
         for epoch in range(epochs):
-            order[epoch, :size] = rng.permutation(size) + start
-        rows[client, : counts[client]] = order.reshape(-1, batch)
-        filled = np.full(per_epoch, batch)
-        filled[-1] = size - (per_epoch - 1) * batch
-        sizes[client, : counts[client]] = np.tile(filled, epochs)
-    sizes = sizes.T
+            passes[epoch, : own[client]] += rng.permutation(own[client])
     inside = np.arange(batch) < sizes[:, :, None]
     share = (inside / np.maximum(sizes, 1)[:, :, None]).astype(np.float32)
     active = (sizes > 0).sum(1)

@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from fedleak.core import Layer, Layout, Params, Task
 from fedleak.errors import PlanError
-from fedleak.federation.model import Model, Signature, Tensors
+from fedleak.federation.model import Input, Model, Signature, Tensors
 from fedleak.federation.models.parts import check_task, draw, linear, linear_layer, together
 
 __all__ = ["Cnn"]
@@ -31,6 +31,7 @@ class Cnn:
 
     name: ClassVar[str] = "cnn"
     tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY, Task.REGRESS)
+    reads: ClassVar[tuple[Input, ...]] = (Input.NUMBERS,)
 
     def build(self, signature: Signature) -> Model:
         """Layers `conv1`, `conv2`, `fc` and `out`."""

@@ -10,7 +10,7 @@ import torch
 from msgspec import Meta
 
 from fedleak.core import Layout, Params, Task
-from fedleak.federation.model import Model, Signature, Tensors
+from fedleak.federation.model import Input, Model, Signature, Tensors
 from fedleak.federation.models.parts import check_task, draw, linear, linear_layer, together
 
 __all__ = ["Mlp"]
@@ -26,6 +26,7 @@ class Mlp:
 
     name: ClassVar[str] = "mlp"
     tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY, Task.REGRESS)
+    reads: ClassVar[tuple[Input, ...]] = (Input.NUMBERS,)
 
     def build(self, signature: Signature) -> Model:
         """Layers `fc1`, `fc2`, ... and `out`."""

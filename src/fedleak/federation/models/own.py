@@ -19,7 +19,7 @@ from torch.func import functional_call
 from fedleak import registry
 from fedleak.core import Layer, Layout, Params, Task
 from fedleak.errors import PlanError
-from fedleak.federation.model import Model, Signature, Tensors
+from fedleak.federation.model import Input, Model, Signature, Tensors
 
 __all__ = ["Own", "wrap"]
 
@@ -34,6 +34,7 @@ class Own:
 
     name: ClassVar[str] = "own"
     tasks: ClassVar[tuple[Task, ...]] = tuple(Task)
+    reads: ClassVar[tuple[Input, ...]] = tuple(Input)
 
     target: Annotated[str, Meta(description="`module:callable`, which takes a Signature and returns the module")]
 

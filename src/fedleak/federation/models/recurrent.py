@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from fedleak.core import Layer, Layout, Params, Task
 from fedleak.errors import DataError, PlanError
-from fedleak.federation.model import Model, Signature, Tensors
+from fedleak.federation.model import Input, Model, Signature, Tensors
 from fedleak.federation.models.lstm import lstm, lstm_layer
 from fedleak.federation.models.parts import check_task, draw, linear, linear_layer, together
 
@@ -31,6 +31,7 @@ class WordLm:
 
     name: ClassVar[str] = "word-lm"
     tasks: ClassVar[tuple[Task, ...]] = (Task.NEXT_TOKEN,)
+    reads: ClassVar[tuple[Input, ...]] = (Input.WORDS,)
 
     def build(self, signature: Signature) -> Model:
         """Layers `embedding`, `lstm` and `out`; output t predicts the token after input t."""
@@ -48,6 +49,7 @@ class Rating:
 
     name: ClassVar[str] = "rating"
     tasks: ClassVar[tuple[Task, ...]] = (Task.REGRESS,)
+    reads: ClassVar[tuple[Input, ...]] = (Input.WORDS,)
 
     def build(self, signature: Signature) -> Model:
         """Layers `embedding`, `lstm` and `out`; the output follows the last word."""
