@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from job import (
     accuracy,
     held_out,
     load,
+    now,
     report,
     start,
 )
@@ -88,10 +88,10 @@ def main(path: str, name: str, workers: str, repeat: str) -> None:
     model = MODELS[name]
     given = Given(tuple(tuple(row) for row in job["selected"].tolist()))
     for run in range(int(repeat)):
-        began, marks = time.perf_counter(), []
+        began, marks = now(), []
         weights = initial(model, job)
         for round_ in train(model, devices, plan, [given], None, run, weights=weights, workers=int(workers)):
-            marks.append(time.perf_counter())
+            marks.append(now())
             weights = round_.weights
         report(began, marks, accuracy(name, into(start(name, job), model, weights), *held_out(job)))
 

@@ -6,7 +6,6 @@ Flower draws its own 20 of the 100 clients each round. Two clients run at a time
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,23 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
-from job import BATCH, CLIENTS, CLIP, EXAMPLES, LR, PER_ROUND, ROUNDS, accuracy, held_out, load, loss_of, report, start
+from job import (
+    BATCH,
+    CLIENTS,
+    CLIP,
+    EXAMPLES,
+    LR,
+    PER_ROUND,
+    ROUNDS,
+    Mark,
+    accuracy,
+    held_out,
+    load,
+    loss_of,
+    now,
+    report,
+    start,
+)
 
 PATH, NAME, THREADS, REPEAT = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 
@@ -56,15 +71,15 @@ def client() -> ClientApp:
 class Timed(FedAvg):  # type: ignore[misc]
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.marks: list[float] = []
+        self.marks: list[Mark] = []
 
     def aggregate_train(self, server_round: int, replies: Any) -> Any:
         result = super().aggregate_train(server_round, replies)
-        self.marks.append(time.perf_counter())
+        self.marks.append(now())
         return result
 
 
-def server(began: float) -> ServerApp:
+def server(began: Mark) -> ServerApp:
     app = ServerApp()
 
     @app.main()  # type: ignore[untyped-decorator]
@@ -87,7 +102,7 @@ def server(began: float) -> ServerApp:
 if __name__ == "__main__":
     for _ in range(REPEAT):
         run_simulation(
-            server_app=server(time.perf_counter()),
+            server_app=server(now()),
             client_app=client(),
             num_supernodes=CLIENTS,
             backend_config={"client_resources": {"num_cpus": 1, "num_gpus": 0.0}},

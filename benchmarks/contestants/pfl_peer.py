@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 from types import MethodType
 from typing import Any
 
 import numpy as np
 import torch
-from job import BATCH, CLIP, LR, PER_ROUND, ROUNDS, accuracy, held_out, load, loss_of, report, start
+from job import BATCH, CLIP, LR, PER_ROUND, ROUNDS, Mark, accuracy, held_out, load, loss_of, now, report, start
 from pfl.aggregate.simulate import SimulatedBackend
 from pfl.algorithm.base import NNAlgorithmParams
 from pfl.algorithm.federated_averaging import FederatedAveraging
@@ -26,10 +25,10 @@ from torch import nn
 
 class Clock(TrainingProcessCallback):  # type: ignore[misc]
     def __init__(self) -> None:
-        self.marks: list[float] = []
+        self.marks: list[Mark] = []
 
     def after_central_iteration(self, *_: Any, **__: Any) -> tuple[bool, Metrics]:
-        self.marks.append(time.perf_counter())
+        self.marks.append(now())
         return False, Metrics()
 
 
@@ -66,7 +65,7 @@ def main(path: str, name: str, threads: str, repeat: str) -> None:
         server = with_loss(name, start(name, job))
         model = PyTorchModel(server, torch.optim.SGD, torch.optim.SGD(server.parameters(), 1.0))
         clock = Clock()
-        began = time.perf_counter()
+        began = now()
         FederatedAveraging().run(
             NNAlgorithmParams(
                 central_num_iterations=ROUNDS,

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import copy
 import sys
-import time
 from pathlib import Path
 
 import torch
-from job import BATCH, CLIP, LR, accuracy, held_out, load, loss_of, report, start
+from job import BATCH, CLIP, LR, accuracy, held_out, load, loss_of, now, report, start
 
 
 def main(path: str, name: str, threads: str, repeat: str) -> None:
@@ -18,7 +17,7 @@ def main(path: str, name: str, threads: str, repeat: str) -> None:
     for run in range(int(repeat)):
         torch.manual_seed(run)
         server = start(name, job)
-        began, marks = time.perf_counter(), []
+        began, marks = now(), []
         for selected in job["selected"]:
             state = server.state_dict()
             total = {key: torch.zeros_like(value) for key, value in state.items()}
@@ -37,7 +36,7 @@ def main(path: str, name: str, threads: str, repeat: str) -> None:
                 for key, value in local.state_dict().items():
                     total[key] += (value - state[key]) / len(selected)
             server.load_state_dict({key: state[key] + total[key] for key in state})
-            marks.append(time.perf_counter())
+            marks.append(now())
         report(began, marks, accuracy(name, server, *held_out(job)))
 
 
