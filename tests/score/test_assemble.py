@@ -1,0 +1,138 @@
+"""How scores of several runs become one audit."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedleak.plan.read import parse
+from fedleak.score.assemble import Facts, RunResult, assemble, label, settings_key
+from fedleak.score.result import Finding
+from fedleak.score.score import Played, measure, verdict
+
+PLAN = """
+title = "t"
+seeds = [0, 1]
+[dataset]
+name = "digits"
+[model]
+name = "mlp"
+[[attack]]
+name = "reid-knn"
+[[attack]]
+name = "reid-knn"
+k = 3
+[[defence]]
+name = "noise"
+sigma = 1.0
+also = [{name = "rand-aug"}]
+deployed = true
+[limits]
+ap = 0.2
+"""
+
+
+def facts(utility: float, centralised: float | None = None) -> Facts:
+    return Facts(
+        fingerprint="f",
+        source="made up",
+        users=6,
+        private_examples=60,
+        prior_examples=60,
+        test_examples=10,
+        parameters=100,
+        layers={"out": 100},
+        utility_metric="accuracy",
+        higher_is_better=True,
+        utility=utility,
+        chance=0.1,
+        centralised=centralised,
+        dropped=0,
+        seconds=1.0,
+        findings=[Finding(kind="twins", count=2, action="drop", text="two are one")],
+    )
+
+
+def played(seed: int, skill: float, people: str = "") -> Played:
+    rng = np.random.default_rng(seed)
+    right = np.repeat(np.arange(6), 5)
+    claims = rng.normal(size=(30, 6)).astype(np.float32)
+    claims[np.arange(30), right] += skill
+    return Played(seed, claims, right, tuple(f"{people}u{i}" for i in range(6)))
+
+
+@pytest.fixture
+def audit() -> Any:
+    plan = parse(PLAN)
+    keys = [(a.name, settings_key(a), "anonymous-server") for a in plan.attacks]
+
+    def run(defences: tuple[Any, ...], control: str | None, skill: float, utilities: list[float]) -> RunResult:
+        return RunResult(
+            defences=defences,
+            control=control,
+            deployed=bool(defences),
+            facts=[facts(u, 0.9 if not (defences or control) else None) for u in utilities],
+            played={key: [played(0, skill), played(1, skill)] for key in keys},
+        )
+
+    runs = [
+        run((), None, 9.0, [0.8, 0.6]),
+        run((), "iid", 0.0, [0.5, 0.5]),
+        run(plan.defences[0], None, 9.0, [0.4, 0.4]),
+    ]
+    return assemble(plan, runs, 12.0)
+
+
+def test_each_run_attack_and_metric_has_one_score(audit: Any) -> None:
+    keys = {(s.attack, s.control, s.defence and s.defence["name"], s.metric) for s in audit.scores}
+    assert len(keys) == len(audit.scores) == 3 * 2 * 3
+    assert {s.attack for s in audit.scores} == {"reid-knn (k=10)", "reid-knn (k=3)"}
+
+
+def test_utility_is_the_mean_over_seeds_with_its_range_and_yardsticks(audit: Any) -> None:
+    plain = audit.scores[0].utility
+    assert (plain.value, plain.low, plain.high) == (pytest.approx(0.7), 0.6, 0.8)
+    assert (plain.centralised, plain.chance, plain.undefended) == (0.9, pytest.approx(0.1), None)
+    defended = next(s for s in audit.scores if s.defence).utility
+    assert defended.undefended == pytest.approx(0.7)
+
+
+def test_limits_hold_for_the_deployed_defence_only(audit: Any) -> None:
+    for score in audit.scores:
+        assert (score.limit == 0.2) is (score.defence is not None and score.metric == "ap")
+        assert score.exceeded is (score.limit is not None)
+
+
+def test_combined_defences_are_described_together(audit: Any) -> None:
+    defence = next(s.defence for s in audit.scores if s.defence)
+    assert defence["name"] == "noise"
+    assert [also["name"] for also in defence["also"]] == ["rand-aug"]
+    assert set(audit.defences) == {"noise", "rand-aug"}
+
+
+def test_what_was_not_tested_is_named(audit: Any) -> None:
+    said = {item.what for item in audit.untested}
+    assert {"attack reid-mlp", "adversary server", "variation between runs"} <= said
+    assert "attack reid-knn" not in said
+    assert [f.text for f in audit.findings] == ["two are one"]
+
+
+def test_verdicts_never_say_safe() -> None:
+    leak = measure([played(0, 9.0)], "ap", level=0.95, permutations=50)
+    nothing = measure([played(0, 0.0)], "ap", level=0.95, permutations=50)
+    assert verdict(leak).startswith("leaks: ")
+    assert verdict(nothing) == "no leak shown by this attack (n=30)"
+
+
+def test_the_same_person_in_two_seeds_is_resampled_as_one() -> None:
+    same = measure([played(0, 1.0), played(1, 1.0)], "ap", level=0.95, permutations=50)
+    others = measure([played(0, 1.0, "a"), played(1, 1.0, "b")], "ap", level=0.95, permutations=50)
+    assert (same.users, others.users) == (6, 12)
+    assert same.value == pytest.approx(others.value)
+    assert others.high - others.low != same.high - same.low
+
+
+def test_an_attack_is_labelled_by_what_sets_it_apart() -> None:
+    attacks = parse(PLAN).attacks
+    assert label(attacks[0], attacks) == "reid-knn (k=10)"
+    assert label(attacks[0], attacks[:1]) == "reid-knn"
