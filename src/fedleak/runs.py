@@ -35,6 +35,7 @@ from fedleak.trace.header import Header
 from fedleak.trace.lock import locked
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
+from fedleak.trace.recording import record
 from fedleak.trace.truth import Truth
 from fedleak.trace.writer import TraceWriter
 from fedleak.views.view import View
@@ -162,7 +163,7 @@ def train_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
         if writer.weights is None:
             writer.start(initial(trained, run.seed))
         tick(writer.rounds)
-        for done in train(
+        rounds = train(
             model,
             members,
             plan.federation,
@@ -172,8 +173,8 @@ def train_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
             start=writer.rounds,
             weights=writer.weights,
             workers=workers,
-        ):
-            writer.append(done)
+        )
+        for _ in record(writer, rounds):
             tick(1)
         weights = writer.weights
         assert weights is not None
