@@ -164,4 +164,5 @@ def test_a_full_disk_keeps_the_finished_rounds(plan: Path, fedleak: Run, tmp_pat
         subprocess.run(["mount", "-o", "remount,size=200m", disk], check=True)
         assert fedleak("train", plan, "--out", disk / "out").returncode == 0
     finally:
-        subprocess.run(["umount", disk], check=True)
+        # Lazily: a writer that failed may be collected, and let go of its files, only later.
+        subprocess.run(["umount", "--lazy", disk], check=True)
