@@ -150,9 +150,14 @@ def table(model: str, field_: Sequence[Contestant]) -> None:
         cost = "- | -" if c.turns == 1 else f"{1000 * c.cost:.1f} | {field_[0].cost / c.cost:.2f}"
         print(
             f"| {c.title} | {c.rate:.1f} | {c.rate / plain:.2f} | {cost} | {statistics.median(c.first):.2f} "
-            f"| {statistics.mean(c.accuracy):.3f} | {c.peak_mb:.0f} |",
+            f"| {statistics.mean(c.accuracy):.3f}{_spread(c.accuracy)} | {c.peak_mb:.0f} |",
             flush=True,
         )
+
+
+def _spread(accuracy: Sequence[float]) -> str:
+    """Contestants shuffle differently: accuracies are equal if they differ by less than this, not to the digit."""
+    return f" ± {statistics.stdev(accuracy):.3f}" if len(accuracy) > 1 else ""
 
 
 def verdict(model: str, field_: Sequence[Contestant]) -> bool:
@@ -173,7 +178,7 @@ def main() -> int:
     parser.add_argument("--peers", type=Path, help="folder of the peers' environments, made if absent")
     parser.add_argument("--skip-peers", action="store_true")
     parser.add_argument("--models", nargs="+", choices=TARGETS, default=list(TARGETS))
-    parser.add_argument("--turns", type=int, default=5, help="processes of each contestant")
+    parser.add_argument("--turns", type=int, default=3, help="processes of each contestant")
     parser.add_argument("--limit", type=float, default=300, help="seconds after which a process is ended")
     options = parser.parse_args()
     sys.path.insert(0, str(HERE))
