@@ -223,6 +223,16 @@ def changed(utility: Utility | None) -> str:
     return f"{now}, {'better' if better else 'worse'} by {abs(gain):.3f}"
 
 
+def compared(utility: Utility) -> str:
+    """How good the model is, beside what it could have been."""
+    parts = [f"{utility.metric} {number(utility.value)}"]
+    if utility.centralised is not None:
+        parts.append(f"trained in one place on everyone's data: {number(utility.centralised)}")
+    if utility.chance is not None:
+        parts.append(f"the best constant answer: {number(utility.chance)}")
+    return "; ".join(parts)
+
+
 def over_limit(scores: Iterable[Score]) -> list[str]:
     """One sentence per run and metric whose scores exceed the plan's limit, lower ends and all."""
     lines: dict[tuple[str, str, str, float], list[Score]] = {}

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fedleak.report.reading import Run, Scene, control_held, found, helped, leaks, over_limit, scenes, verdict
+from fedleak.report.reading import Run, Scene, compared, control_held, found, helped, leaks, over_limit, scenes, verdict
 from fedleak.report.words import METRICS, interval, number, percent, printable, times
 from fedleak.score.result import Audit, Score, Utility
 
@@ -18,7 +18,7 @@ def show(audit: Audit, console: Console) -> None:
     console.print()
     console.print(Text(printable(audit.title), style="bold"))
     if audit.story:
-        console.print(Text(printable(audit.story)))
+        console.print(Text(printable(" ".join(audit.story.split()))))
     for scene in scenes(audit):
         console.print()
         _story(scene, console)
@@ -45,6 +45,8 @@ def _story(scene: Scene, console: Console) -> None:
         _point(console, "They found", found(scene.undefended, scene.metric), "bold red" if shown else "bold")
         if best is not None:
             _point(console, "", f"{best.attack}, {METRICS.get(scene.metric, scene.metric)}: {verdict(best)}")
+        if scene.undefended.utility is not None:
+            _point(console, "The model", compared(scene.undefended.utility))
     held, words = control_held(scene)
     _point(console, "Control", words, "" if held else "yellow")
     for run in scene.defended:
