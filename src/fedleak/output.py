@@ -28,13 +28,15 @@ def claim(plan: Plan, out: Path) -> None:
     path = out / "audit.json"
     if path.exists():
         found = _read(out)
-        if found.trained != trained:
+        if found.trained == trained:
+            return
+        if any((out / "runs").glob("*/*/trace/header.json")):
             raise TraceError(
                 f"{out} holds the results of another plan ('{found.title}'); choose another folder with --out, "
                 "or delete this one"
             )
-        return
-    if out.exists() and (not out.is_dir() or any(p.name != ".lock" for p in out.iterdir())):
+        # Nothing was trained: the first attempt failed before that, and the plan has been mended since.
+    elif out.exists() and (not out.is_dir() or any(p.name != ".lock" for p in out.iterdir())):
         raise TraceError(f"{out} is not an output folder of Fedleak and is not empty; choose another with --out")
     private_folder(out)
     write_atomic(path, msgspec.json.encode(_Folder(title=plan.title, trained=trained)))

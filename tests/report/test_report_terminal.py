@@ -38,7 +38,9 @@ def test_the_story_names_attacker_sights_finding_control_and_defences() -> None:
     assert "none of the 5 attacks was shown to beat chance" in text
     assert re.search(r"noise \(sigma=0.02, relative=yes\): the strongest attack .* instead of 0.75", text)
     assert "accuracy 0.86, worse by 0.051" in text
-    assert re.search(r"The model accuracy 0.91; trained in one place on everyone's data: 0\.\d+; the best constant", text)
+    assert re.search(
+        r"The model accuracy 0.91; trained in one place on everyone's data: 0\.\d+; the best constant", text
+    )
 
 
 def test_every_score_of_the_headline_metric_is_in_the_table() -> None:

@@ -87,6 +87,14 @@ def test_a_folder_with_another_plans_results_is_refused(plan: Path, fedleak: Run
     assert recorded(tmp_path / "out") == before
 
 
+def test_a_plan_that_failed_before_training_can_be_mended(plan: Path, fedleak: Run) -> None:
+    plan.write_text(TINY.replace("[model]", "[population]\nusers = 80\n[model]"))
+    assert fedleak("train", plan, "--out", "out").returncode == 1
+    plan.write_text(TINY)
+    done = fedleak("train", plan, "--out", "out")
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_folder_with_something_else_in_it_is_refused(plan: Path, fedleak: Run, tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "holiday.jpg").write_bytes(b"x")
