@@ -166,13 +166,16 @@ class Trace:
             raise TraceError(f"{path} is truncated: {size} bytes where the log says {needed}; {_MEND}")
         return descriptor
 
-    def _stream(self, table: Table, step: int) -> Iterator[Bytes]:
+    def _stream(self, table: Table, step: int, reuse: bool = False) -> Iterator[Bytes]:
+        """Read a file block by block, comparing checksums; with `reuse` a block is overwritten by the next one."""
         index = self._tables.index(table)
         ends = self._log.ends(table)
         current, position, last, partial = 0, 0, int(ends[-1]), Checksum()
+        kept = np.empty(min(step, last), np.uint8) if reuse else None
         with open(self._open(table), "rb", buffering=0) as file:
             while position < last:
-                block = np.empty(min(step, last - position), np.uint8)
+                length = min(step, last - position)
+                block = np.empty(length, np.uint8) if kept is None else kept[:length]
                 _fill(file.fileno(), block, position, self.folder / table.name)
                 start = 0
                 while start < len(block):
@@ -189,7 +192,8 @@ class Trace:
 
     def _verify(self, table: Table) -> None:
         if table.name not in self._verified:
-            for _ in self._stream(table, table.row * max(1, _BLOCK // table.row)):
+            # Nothing of a block is kept, and fresh memory for each would cost more than reading it.
+            for _ in self._stream(table, table.row * max(1, _BLOCK // table.row), reuse=True):
                 pass
 
     def _map(self, table: Table, dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
