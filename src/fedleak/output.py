@@ -24,11 +24,10 @@ class _Folder(msgspec.Struct, kw_only=True):
 
 def claim(plan: Plan, out: Path) -> None:
     """Refuse a folder that holds something else; attacks, defences and seeds may be added to a plan, its data not."""
-    trained = {key: plan.resolved[key] for key in ("dataset", "population", "model", "federation", "record")}
     path = out / "audit.json"
     if path.exists():
         found = _read(out)
-        if found.trained == trained:
+        if found.trained == plan.trained:
             return
         if any((out / "runs").glob("*/*/trace/header.json")):
             raise TraceError(
@@ -39,7 +38,7 @@ def claim(plan: Plan, out: Path) -> None:
     elif out.exists() and (not out.is_dir() or any(p.name != ".lock" for p in out.iterdir())):
         raise TraceError(f"{out} is not an output folder of Fedleak and is not empty; choose another with --out")
     private_folder(out)
-    write_atomic(path, msgspec.json.encode(_Folder(title=plan.title, trained=trained)))
+    write_atomic(path, msgspec.json.encode(_Folder(title=plan.title, trained=plan.trained)))
 
 
 def _read(out: Path) -> _Folder:

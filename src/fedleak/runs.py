@@ -95,14 +95,13 @@ def variants(plan: Plan) -> list[Variant]:
 
 def runs(plan: Plan, out: Path) -> list[Run]:
     """Every run of a plan, in the order of its variants and seeds."""
-    trained = {key: plan.resolved[key] for key in ("dataset", "population", "model", "federation", "record")}
     return [
         Run(
             variant=variant,
             seed=seed,
             folder=out / "runs" / variant.label / f"seed-{seed}",
             fingerprint=digest(
-                [trained, variant.control, [plain(d) for d in variant.defences], plan.audit.adaptive, seed]
+                [plan.trained, variant.control, [plain(d) for d in variant.defences], plan.audit.adaptive, seed]
             ),
         )
         for variant in variants(plan)

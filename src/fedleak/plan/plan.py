@@ -129,3 +129,8 @@ class Plan:
     limits: Mapping[str, float]  # metric -> the lower end of an interval must not exceed it
     text: str = ""  # the file as it was written
     resolved: Mapping[str, Any] = field(default_factory=dict)  # the same as plain data, with every default
+
+    @property
+    def trained(self) -> dict[str, Any]:
+        """The part that decides what is trained; attacks, defences, seeds and limits can be added to it later."""
+        return {key: self.resolved[key] for key in ("dataset", "population", "model", "federation", "record")}
