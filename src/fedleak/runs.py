@@ -35,7 +35,6 @@ from fedleak.trace.header import Header
 from fedleak.trace.lock import locked
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
-from fedleak.trace.recording import record
 from fedleak.trace.truth import Truth
 from fedleak.trace.writer import TraceWriter
 from fedleak.views.view import View
@@ -173,7 +172,8 @@ def train_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
             weights=writer.weights,
             workers=workers,
         )
-        for _ in record(writer, rounds):
+        for done in rounds:
+            writer.append(done)
             tick(1)
         weights = writer.weights
         assert weights is not None

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["TraceWriter", "estimate"]
 
+# Bytes a write: given several MiB at once, the kernel looks for memory in larger pieces and takes eight times as long.
+_AT_ONCE = 1 << 20
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -38,7 +40,7 @@ class _Position:
     participants: int
     notes: int
     logged: int  # bytes
-    weights: Params | None
+    model: npt.NDArray[np.float32] | None  # flat
 
 
 class TraceWriter:
@@ -53,6 +55,8 @@ class TraceWriter:
         self.folder = folder
         self.header = header
         self._tables = header.tables()
+        # Looked up once: a round of a small model is recorded in less time than its layout takes to add up.
+        self._layers = [(layer.name, layer.size) for layer in header.layout]
         self._shadow = np.array(header.shadow, dtype="<i4")
         self._at = at
         # Kept open: opening them anew would cost a short round as much as writing them.
@@ -93,7 +97,7 @@ class TraceWriter:
     @property
     def weights(self) -> Params | None:
         """The global model after the last round on disk; None before `start`."""
-        return self._at.weights
+        return None if self._at.model is None else self.header.split(self._at.model)
 
     def start(self, weights: Params) -> None:
         """Record the initial model."""
@@ -125,14 +129,14 @@ class TraceWriter:
             np.frombuffer(dropped, np.uint8),
         ]
         if self.header.holds_updates:
-            chunks += [_raw(self._updates(record, layer.name, layer.size)) for layer in self.header.layout]
+            chunks += [_raw(self._updates(record, name, size)) for name, size in self._layers]
         self._commit(record.number, len(participants), chunks, model)
 
     def _model(self, params: Params) -> npt.NDArray[np.float32]:
-        parts = [np.asarray(params[layer.name], dtype="<f4") for layer in self.header.layout]
-        for layer, part in zip(self.header.layout, parts, strict=True):
-            if part.shape != (layer.size,):
-                raise ValueError(f"layer '{layer.name}' has shape {part.shape}, not ({layer.size},)")
+        parts = [np.asarray(params[name], dtype="<f4") for name, _ in self._layers]
+        for (name, size), part in zip(self._layers, parts, strict=True):
+            if part.shape != (size,):
+                raise ValueError(f"layer '{name}' has shape {part.shape}, not ({size},)")
         return np.concatenate(parts)
 
     def _updates(self, record: Round, layer: str, size: int) -> npt.NDArray[Any]:
@@ -170,9 +174,7 @@ class TraceWriter:
             self._roll_back()
             raise
         # In one step, so that an interrupt cannot leave half of it.
-        self._at = _Position(
-            number, commit.participants, commit.notes, self._at.logged + len(line), self.header.split(model)
-        )
+        self._at = _Position(number, commit.participants, commit.notes, self._at.logged + len(line), model)
 
     def _end(self, table: Table) -> int:
         at = self._at
@@ -241,7 +243,7 @@ def _write(descriptor: int, offset: int, chunk: Bytes) -> None:
     # At an offset rather than at the end: what an interrupted attempt left there is overwritten, not kept.
     done = 0
     while done < len(chunk):
-        done += os.pwrite(descriptor, chunk[done:].data, offset + done)
+        done += os.pwrite(descriptor, chunk[done : done + _AT_ONCE].data, offset + done)
 
 
 def _raw(values: npt.NDArray[Any]) -> Bytes:
@@ -257,8 +259,7 @@ def _position(folder: Path, header: Header, log: Log) -> _Position:
         data = np.frombuffer(bytearray(file.read(table.row)), np.uint8)
     if checksum(data) != log.crc[-1, 0]:
         raise TraceError(f"{folder / table.name} is damaged (checksum); delete {folder} and run again")
-    weights = header.split(data.view("<f4"))
-    return _Position(log.rounds, int(log.participants[-1]), int(log.notes[-1]), log.bytes, weights)
+    return _Position(log.rounds, int(log.participants[-1]), int(log.notes[-1]), log.bytes, data.view("<f4"))
 
 
 def _cannot_write(folder: Path, number: int, needed: int, error: OSError) -> TraceError:
