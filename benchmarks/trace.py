@@ -42,7 +42,7 @@ from fedleak.population.population import Examples
 from fedleak.trace.checksum import checksum
 from fedleak.trace.header import Header
 from fedleak.trace.reader import Trace
-from fedleak.trace.writer import TraceWriter
+from fedleak.trace.writer import _AT_ONCE, TraceWriter
 
 CLIENTS, PER_ROUND, EXAMPLES, BATCH = 100, 20, 40, 10
 COST_LIMIT, SPEED_LIMIT = 1.10, 0.5
@@ -129,6 +129,20 @@ def cost(folder: Path | None, job: tuple[str, Architecture, Signature, int]) -> 
         flush=True,
     )
     return ratio
+
+
+def writes(folder: Path | None) -> None:
+    """Why a round is written in pieces: the same bytes, appended by calls of different sizes."""
+    data = np.ones(6 << 20, np.uint8)
+    for piece in (data.size, _AT_ONCE):
+        taken = []
+        with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+            for _ in range(50):
+                before = time.perf_counter()
+                for start in range(0, data.size, piece):
+                    file.write(data[start : start + piece].data)
+                taken.append(time.perf_counter() - before)
+        print(f"6 MiB in calls of {piece >> 20} MiB{'':16} {1000 * statistics.median(taken):6.1f} ms")
 
 
 def plain_read(path: Path) -> None:
@@ -234,6 +248,8 @@ def main() -> None:
         f"recording             ms/round MB/round with/without                 control     cpu   (limit: {COST_LIMIT})"
     )
     costs = [cost(arguments.folder, job) for job in JOBS]
+    print("\nwriting")
+    writes(arguments.folder)
     print(f"\nreading one layer of all updates ({arguments.megabytes} MB, page cache)")
     ratio = speed(arguments.folder, arguments.megabytes, arguments.repeats)
     print("\nchecksums of 2 MiB")
