@@ -7,6 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
+import msgspec
+
 from fedleak.errors import TraceError
 from fedleak.jobs import cores, run_jobs
 from fedleak.output import claim, spend
@@ -52,7 +54,7 @@ def train(plan: Plan, out: Path, progress: Progress, jobs: int | None = None) ->
         processes = jobs or cores()
         # Runs are the best parallelism; cores that no run needs go to the clients inside one.
         workers = max(1, processes // max(1, len(todo)))
-        run_jobs([(train_job, (plan.text, str(out), i, workers)) for i in todo], processes, progress.tick)
+        run_jobs([(train_job, (*sent(plan), str(out), i, workers)) for i in todo], processes, progress.tick)
         spend(out, time.monotonic() - started)
 
 
@@ -61,14 +63,9 @@ def attack(plan: Plan, out: Path, progress: Progress, jobs: int | None = None) -
     claim(plan, out)
     with locked(out):
         started = time.monotonic()
-        every = [
-            (i, a, b)
-            for i in range(len(runs(plan, out)))
-            for a in range(len(plan.attacks))
-            for b in range(len(plan.adversaries))
-        ]
+        every = [(i, play) for i in range(len(runs(plan, out))) for play in range(len(plan.plays))]
         progress.stage(f"Playing {len(every)} attacks", len(every))
-        run_jobs([(attack_job, (plan.text, str(out), *which)) for which in every], jobs or cores(), progress.tick)
+        run_jobs([(attack_job, (*sent(plan), str(out), *which)) for which in every], jobs or cores(), progress.tick)
         spend(out, time.monotonic() - started)
 
 
@@ -89,13 +86,12 @@ def score(plan: Plan, out: Path, progress: Progress) -> Audit:
                 control=run.variant.control,
                 deployed=run.variant.deployed,
                 facts=[],
-                played={(a.name, settings_key(a), b.name): [] for a in plan.attacks for b in plan.adversaries},
+                played={settings_key(*play): [] for play in plan.plays},
             ),
         )
         result.facts.append(found)
-        for a in plan.attacks:
-            for b in plan.adversaries:
-                result.played[a.name, settings_key(a), b.name].append(played(run, a, b))
+        for play in plan.plays:
+            result.played[settings_key(*play)].append(played(run, *play))
         progress.tick(1)
     audited = assemble(plan, list(results.values()), spend(out, 0.0))
     json.write(audited, out)
@@ -109,20 +105,25 @@ def report(result: Audit, out: Path) -> Path:
     return path
 
 
+def sent(plan: Plan) -> tuple[str, bytes]:
+    """A plan as it crosses between processes: plain data only."""
+    return plan.text, msgspec.json.encode(plan.change)
+
+
 @cache
-def reread(text: str) -> Plan:
-    """A worker process reads the plan again from its text: only plain data crosses between processes."""
-    return parse(text)
+def reread(text: str, change: bytes) -> Plan:
+    """A worker process reads the plan again."""
+    return parse(text, change=msgspec.json.decode(change))
 
 
-def train_job(text: str, out: str, index: int, workers: int, tick: Tick) -> None:
+def train_job(text: str, change: bytes, out: str, index: int, workers: int, tick: Tick) -> None:
     """Train one run, in a worker process."""
-    plan = reread(text)
+    plan = reread(text, change)
     train_run(plan, runs(plan, Path(out))[index], tick, workers)
 
 
-def attack_job(text: str, out: str, index: int, attack_index: int, adversary_index: int, tick: Tick) -> None:
+def attack_job(text: str, change: bytes, out: str, index: int, play: int, tick: Tick) -> None:
     """Play one attack on one run, in a worker process."""
-    plan = reread(text)
-    attack_run(runs(plan, Path(out))[index], plan.attacks[attack_index], plan.adversaries[adversary_index])
+    plan = reread(text, change)
+    attack_run(runs(plan, Path(out))[index], *plan.plays[play])
     tick(1)

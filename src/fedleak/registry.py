@@ -1,4 +1,4 @@
-"""Where everything with a name is found: one line per attack, defence, data set, model and adversary.
+"""Where everything with a name is found: one line per attack, game, defence, data set, model and adversary.
 
 Names map to `module:attribute` and are imported only when they are asked for, so a plan is checked without loading
 rooms that it does not use. Other packages add theirs with an entry point, for instance
@@ -19,7 +19,7 @@ from fedleak.errors import PlanError, did_you_mean
 
 __all__ = ["Kind", "names", "load", "resolve"]
 
-Kind: TypeAlias = Literal["attack", "defence", "dataset", "model", "adversary"]
+Kind: TypeAlias = Literal["attack", "game", "defence", "dataset", "model", "adversary"]
 
 _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
     "attack": {
@@ -28,6 +28,9 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "reid-knn": "fedleak.attacks.deanonymize.knn:NearestNeighbours",
         "reid-centroid": "fedleak.attacks.deanonymize.centroid:Centroid",
         "reid-labels": "fedleak.attacks.deanonymize.labels:LabelHistogram",
+    },
+    "game": {
+        "identify": "fedleak.games.identify:Identify",
     },
     "defence": {
         "noise": "fedleak.defences.noise:Noise",

@@ -22,7 +22,7 @@ from fedleak.errors import AttackError, PlanError, TraceError, did_you_mean
 from fedleak.federation.federation import defended, devices, initial, train
 from fedleak.federation.model import Input, Model, Signature
 from fedleak.federation.utility import METRICS, centralised, chance, evaluate
-from fedleak.games.identify import identify
+from fedleak.games.game import Asked
 from fedleak.plan.configure import plain
 from fedleak.plan.plan import Plan
 from fedleak.population.population import Examples
@@ -230,43 +230,55 @@ def check_layers(plan: Plan, layout: Layout) -> None:
             )
 
 
-def claims_path(run: Run, attack: Any, adversary: Any) -> Path:
-    """Where an attack's claims lie; other settings of the attack have another file."""
-    return run.folder / "claims" / f"{attack.name}-{digest(settings_key(attack))[:8]}@{adversary.name}.npy"
+def claims_path(run: Run, attack: Any, game: Any, adversary: Any) -> Path:
+    """Where an attack's claims lie; other settings of the attack or of its game have another file."""
+    key = digest(settings_key(attack, game, adversary))[:8]
+    return run.folder / "claims" / f"{attack.name}-{key}@{adversary.name}.npy"
 
 
-def attack_run(run: Run, attack: Any, adversary: Any) -> None:
+def asked(run: Run, game: Any) -> Asked:
+    """The questions of a game about a run; the same every time."""
+    trace, truth = Trace.open(run.folder / "trace"), Truth.load(run.folder / "truth")
+    found: Asked = game.ask(trace, truth, Prior.load(run.folder / "prior"), derive(run.seed, "game", game.name))
+    return found
+
+
+def attack_run(run: Run, attack: Any, game: Any, adversary: Any) -> None:
     """Play one attack on one trained run and keep its claims."""
     if facts(run) is None:
         raise TraceError(f"{run.folder} is not trained to the end; run `fedleak train` first")
-    path = claims_path(run, attack, adversary)
+    path = claims_path(run, attack, game, adversary)
     if path.exists():
         return
     private_folder(path.parent)
-    trace = Trace.open(run.folder / "trace")
-    prior = Prior.load(run.folder / "prior")
-    questions, _ = identify(trace, Truth.load(run.folder / "truth"), prior)
-    view = View(run.folder / "trace", adversary)
+    given = asked(run, game)
+    view = View(run.folder / "trace", adversary, given.shadow)
     rng = derive(run.seed, "attack", attack.name, adversary.name)
-    claims = np.asarray(attack.run(view, prior, questions, rng), dtype=np.float32)
-    check(claims, len(questions.updates), len(questions.options), attack.name)
+    claims = np.asarray(attack.run(view, given.prior, given.questions, rng), dtype=np.float32)
+    check(claims, len(given.questions), len(given.questions.options), attack.name)
     buffer = io.BytesIO()
     np.save(buffer, claims, allow_pickle=False)
     write_atomic(path, buffer.getvalue())
 
 
-def played(run: Run, attack: Any, adversary: Any) -> Played:
+def played(run: Run, attack: Any, game: Any, adversary: Any) -> Played:
     """An attack's claims with the right answers."""
-    path = claims_path(run, attack, adversary)
+    path = claims_path(run, attack, game, adversary)
     if not path.exists():
         raise TraceError(f"attack '{attack.name}' was not played on {run.name}; run `fedleak attack` first")
-    trace = Trace.open(run.folder / "trace")
-    questions, answers = identify(trace, Truth.load(run.folder / "truth"), Prior.load(run.folder / "prior"))
+    given = asked(run, game)
+    questions, answers = given.questions, given.answers
     try:
         claims: FloatArray = np.load(io.BytesIO(read_whole(path)), allow_pickle=False)
-        check(claims, len(questions.updates), len(questions.options), attack.name)
+        check(claims, len(questions), len(questions.options), attack.name)
     except (ValueError, EOFError, AttackError) as error:
         raise TraceError(f"{path} is damaged ({error}); delete it and run `fedleak attack` again") from error
     return Played(
-        seed=run.seed, claims=claims, right=answers.right, options=tuple(str(option) for option in questions.options)
+        seed=run.seed,
+        claims=claims,
+        right=answers.right,
+        options=questions.options,
+        game=game.name,
+        who=answers.who,
+        people=answers.people,
     )

@@ -22,7 +22,7 @@ from fedleak import registry
 from fedleak.attacks.attack import Attack
 from fedleak.core import FloatArray, IntArray, Layer, Layout, Params, Task, UserId, derive
 from fedleak.federation.federation import Round
-from fedleak.games.identify import identify
+from fedleak.games.game import Asked
 from fedleak.population.population import Examples
 from fedleak.score.score import Measured, Played, check, measure
 from fedleak.trace.header import Header
@@ -100,12 +100,15 @@ def weakest(attack: Attack) -> Adversary:
 
 def play(attack: Attack, adversary: Adversary, run: Path, seed: int) -> Played:
     """Play an attack once and pair its claims with the truth."""
-    prior = Prior.load(run / "prior")
-    questions, answers = identify(Trace.open(run / "trace"), Truth.load(run / "truth"), prior)
-    claims = attack.run(View(run / "trace", adversary), prior, questions, derive(seed, "contract"))
-    check(claims, len(questions.updates), len(questions.options), attack.name)
+    game = registry.load("game", attack.game)()
+    trace, truth, prior = Trace.open(run / "trace"), Truth.load(run / "truth"), Prior.load(run / "prior")
+    asked: Asked = game.ask(trace, truth, prior, derive(seed, "game"))
+    questions, answers = asked.questions, asked.answers
+    claims = attack.run(View(run / "trace", adversary, asked.shadow), asked.prior, questions, derive(seed, "contract"))
+    check(claims, len(questions), len(questions.options), attack.name)
     # People of different seeds are different people, whatever they are called.
-    return Played(seed, claims, answers.right, tuple(f"{seed}/{option}" for option in questions.options))
+    options, people = (tuple(f"{seed}/{name}" for name in names) for names in (questions.options, answers.people))
+    return Played(seed, claims, answers.right, options, attack.game, answers.who, people)
 
 
 def measured(played: list[Played]) -> Measured:

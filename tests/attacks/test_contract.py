@@ -9,7 +9,7 @@ from fedleak import registry
 from fedleak.attacks.deanonymize.centroid import Centroid
 from fedleak.core import FloatArray, Power, Sight, Task
 from fedleak.errors import AttackError
-from fedleak.games.identify import Questions
+from fedleak.games.game import Questions
 from fedleak.testing import ContractBroken, check_attack
 from fedleak.trace.prior import Prior
 from fedleak.views.view import View
@@ -90,13 +90,13 @@ class Cheat(Bad):
     folder: Path = Path()
 
     def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
-        from fedleak.games.identify import identify
+        from fedleak.games.identify import Identify
         from fedleak.trace.reader import Trace
         from fedleak.trace.truth import Truth
 
         folder = view._trace.folder.parent
-        _, answers = identify(Trace.open(folder / "trace"), Truth.load(folder / "truth"), prior)
-        return np.eye(len(questions.options), dtype=np.float32)[answers.right]
+        asked = Identify().ask(Trace.open(folder / "trace"), Truth.load(folder / "truth"), prior, rng)
+        return np.eye(len(questions.options), dtype=np.float32)[asked.answers.right]
 
 
 def test_the_contract_catches_an_attack_that_knows_too_much(tmp_path: Path) -> None:

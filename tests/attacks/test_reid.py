@@ -16,7 +16,8 @@ from fedleak.attacks.deanonymize.svm import LinearSvm
 from fedleak.attacks.features import spread, unit
 from fedleak.core import Layer, Task
 from fedleak.errors import AttackError
-from fedleak.games.identify import Questions, identify
+from fedleak.games.game import Questions
+from fedleak.games.identify import Identify
 from fedleak.population.population import Examples
 from fedleak.testing import USERS, planted_trace
 from fedleak.trace.prior import Prior
@@ -33,10 +34,19 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return planted_trace(tmp_path_factory.mktemp("planted"), 0)
 
 
-def asked(run: Path) -> tuple[View, Prior, Questions]:
-    prior = Prior.load(run / "prior")
-    questions, _ = identify(Trace.open(run / "trace"), Truth.load(run / "truth"), prior)
-    return View(run / "trace", ANONYMOUS_SERVER), prior, questions
+def asked(run: Path, game: Identify | None = None) -> tuple[View, Prior, Questions]:
+    trace, truth, prior = Trace.open(run / "trace"), Truth.load(run / "truth"), Prior.load(run / "prior")
+    given = (game or Identify()).ask(trace, truth, prior, np.random.default_rng(0))
+    return View(run / "trace", ANONYMOUS_SERVER, given.shadow), given.prior, given.questions
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
+def test_in_the_open_world_strangers_have_an_option_of_their_own(attack: Any, run: Path) -> None:
+    view, prior, questions = asked(run, Identify(seen=0.5))
+    assert questions.options[-1] == "unseen" and len(prior.candidates) > len(questions.options)
+    claims = attack.run(view, prior, questions, np.random.default_rng(0))
+    assert claims.shape == (len(questions), len(questions.options))
+    assert np.isfinite(claims).all()
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)

@@ -64,7 +64,7 @@ def played(seed: int, skill: float, people: str = "") -> Played:
 @pytest.fixture
 def audit() -> Any:
     plan = parse(PLAN)
-    keys = [(a.name, settings_key(a), "anonymous-server") for a in plan.attacks]
+    keys = [settings_key(*play) for play in plan.plays]
 
     def run(defences: tuple[Any, ...], control: str | None, skill: float, utilities: list[float]) -> RunResult:
         return RunResult(

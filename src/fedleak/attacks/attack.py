@@ -7,7 +7,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 
 from fedleak.core import FloatArray, Power, Sight, Task
-from fedleak.games.identify import Questions
+from fedleak.games.game import Questions
 from fedleak.trace.prior import Prior
 from fedleak.views.view import View
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedleak.core import FloatArray, IntArray
 from fedleak.errors import AttackError, did_you_mean
-from fedleak.games.identify import Questions
+from fedleak.games.game import Questions
 from fedleak.views.view import View
 
 __all__ = ["Features", "features", "unit", "layer_name", "spread"]
@@ -42,7 +42,8 @@ def features(view: View, questions: Questions, layer: str) -> Features:
     table = updates.layer(layer_name(view, layer))
     return Features(
         known=unit(np.asarray(table[shadows], dtype=np.float32)),
-        who=updates.shadow[shadows],
+        # In the open world the candidates after the last option are strangers to learn `unseen` from.
+        who=np.minimum(updates.shadow[shadows], len(questions.options) - 1),
         asked=unit(np.asarray(table[questions.updates], dtype=np.float32)),
     )
 

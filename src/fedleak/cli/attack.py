@@ -7,16 +7,17 @@ from pathlib import Path
 import click
 
 from fedleak import pipeline
-from fedleak.cli.options import bar, jobs_option, opened, out_option, plan_argument
+from fedleak.cli.options import bar, full_option, jobs_option, opened, out_option, plan_argument
 
 __all__ = ["command"]
 
 
 @click.command("attack")
 @plan_argument
+@full_option
 @out_option
 @jobs_option
-def command(plan: str, out: Path | None, jobs: int | None) -> None:
+def command(plan: str, full: bool, out: Path | None, jobs: int | None) -> None:
     """Play the attacks of a PLAN on federations that are already trained.
 
     Attacks may be added to a plan after training; only those not played yet are played.
@@ -25,7 +26,7 @@ def command(plan: str, out: Path | None, jobs: int | None) -> None:
     Example:
       fedleak attack my-plan.toml --out results/
     """
-    chosen, folder = opened(plan, out)
+    chosen, folder = opened(plan, out, full)
     with bar() as progress:
         pipeline.attack(chosen, folder, progress, jobs)
     click.echo(f"played; next: fedleak score {plan} --out {folder}")

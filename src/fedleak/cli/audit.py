@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from fedleak import pipeline
-from fedleak.cli.options import bar, console, jobs_option, opened, out_option, plan_argument
+from fedleak.cli.options import bar, console, full_option, jobs_option, opened, out_option, plan_argument
 from fedleak.report import terminal
 from fedleak.score.result import Audit
 
@@ -16,9 +16,10 @@ __all__ = ["command", "conclude"]
 
 @click.command("audit")
 @plan_argument
+@full_option
 @out_option
 @jobs_option
-def command(plan: str, out: Path | None, jobs: int | None) -> int:
+def command(plan: str, full: bool, out: Path | None, jobs: int | None) -> int:
     """Train the federations of a PLAN, attack them, score the attacks and write the report.
 
     PLAN is a TOML file or the name of a shipped plan. Interrupted, the same command goes on where it stopped.
@@ -28,7 +29,7 @@ def command(plan: str, out: Path | None, jobs: int | None) -> int:
       fedleak audit demo
       fedleak audit my-plan.toml --out results/
     """
-    chosen, folder = opened(plan, out)
+    chosen, folder = opened(plan, out, full)
     with bar() as progress:
         result = pipeline.audit(chosen, folder, progress, jobs)
     return conclude(result, folder)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import click
 import msgspec
 
-from fedleak.cli.options import opened, plan_argument
+from fedleak.cli.options import full_option, opened, plan_argument
 
 __all__ = ["command"]
 
 
 @click.command("check")
 @plan_argument
+@full_option
 @click.option("--resolved", is_flag=True, help="Print the plan as JSON with every default filled in.")
-def command(plan: str, resolved: bool) -> None:
+def command(plan: str, full: bool, resolved: bool) -> None:
     """Check a PLAN without running it.
 
     \b
@@ -21,10 +22,10 @@ def command(plan: str, resolved: bool) -> None:
       fedleak check my-plan.toml
       fedleak check demo --resolved
     """
-    chosen, _ = opened(plan, None)
+    chosen, _ = opened(plan, None, full)
     if resolved:
         click.echo(msgspec.json.format(msgspec.json.encode(chosen.resolved), indent=2).decode())
         return
     runs = (1 + len(chosen.audit.controls) + len(chosen.defences)) * len(chosen.seeds)
-    plays = runs * len(chosen.attacks) * len(chosen.adversaries)
+    plays = runs * len(chosen.plays)
     click.echo(f"{plan}: valid; trains {runs} federations of {chosen.federation.rounds} rounds, plays {plays} attacks")

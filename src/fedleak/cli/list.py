@@ -15,6 +15,7 @@ __all__ = ["command"]
 
 _KINDS: dict[str, registry.Kind] = {
     "attacks": "attack",
+    "games": "game",
     "defences": "defence",
     "datasets": "dataset",
     "models": "model",
@@ -26,7 +27,7 @@ _KINDS: dict[str, registry.Kind] = {
 @click.argument("kind", required=False, type=click.Choice([*_KINDS, "plans"]))
 @click.option("--matrix", "show_matrix", is_flag=True, help="Which adversary can play which attack.")
 def command(kind: str | None, show_matrix: bool) -> None:
-    """List attacks, defences, data sets, models, adversaries and shipped plans.
+    """List attacks, games, defences, data sets, models, adversaries and shipped plans.
 
     \b
     Examples:

@@ -16,7 +16,7 @@ from fedleak.plan.plan import Plan
 from fedleak.plan.read import read
 from fedleak.plan.shipped import find
 
-__all__ = ["plan_argument", "out_option", "jobs_option", "opened", "Bar", "bar", "console"]
+__all__ = ["plan_argument", "out_option", "full_option", "jobs_option", "opened", "Bar", "bar", "console"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -24,13 +24,14 @@ plan_argument = click.argument("plan", metavar="PLAN")
 out_option = click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False), help="Output folder; default: fedleak-PLAN here."
 )
+full_option = click.option("--full", is_flag=True, help="Run the plan's [full] setting instead of the small one.")
 jobs_option = click.option("--jobs", type=click.IntRange(1), help="Processes at a time; default: one per core.")
 
 
-def opened(plan: str, out: Path | None) -> tuple[Plan, Path]:
+def opened(plan: str, out: Path | None, full: bool = False) -> tuple[Plan, Path]:
     """Read a plan given as a file or by name, and settle where its results go."""
     path = find(plan)
-    return read(path), out or Path(f"fedleak-{path.stem}")
+    return read(path, full=full), out or Path(f"fedleak-{path.stem}{'-full' if full else ''}")
 
 
 def console() -> Console:

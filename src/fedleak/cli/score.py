@@ -7,22 +7,23 @@ from pathlib import Path
 import click
 
 from fedleak import pipeline
-from fedleak.cli.options import bar, opened, out_option, plan_argument
+from fedleak.cli.options import bar, full_option, opened, out_option, plan_argument
 
 __all__ = ["command"]
 
 
 @click.command("score")
 @plan_argument
+@full_option
 @out_option
-def command(plan: str, out: Path | None) -> int:
+def command(plan: str, full: bool, out: Path | None) -> int:
     """Score the attacks of a PLAN that were played, and write results.json.
 
     \b
     Example:
       fedleak score my-plan.toml --out results/
     """
-    chosen, folder = opened(plan, out)
+    chosen, folder = opened(plan, out, full)
     with bar() as progress:
         result = pipeline.score(chosen, folder, progress)
     click.echo(f"scored: {folder / 'results.json'}; next: fedleak report {folder}")

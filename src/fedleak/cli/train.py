@@ -7,23 +7,24 @@ from pathlib import Path
 import click
 
 from fedleak import pipeline
-from fedleak.cli.options import bar, jobs_option, opened, out_option, plan_argument
+from fedleak.cli.options import bar, full_option, jobs_option, opened, out_option, plan_argument
 
 __all__ = ["command"]
 
 
 @click.command("train")
 @plan_argument
+@full_option
 @out_option
 @jobs_option
-def command(plan: str, out: Path | None, jobs: int | None) -> None:
+def command(plan: str, full: bool, out: Path | None, jobs: int | None) -> None:
     """Train the federations of a PLAN and record them; attack them later.
 
     \b
     Example:
       fedleak train my-plan.toml --out results/
     """
-    chosen, folder = opened(plan, out)
+    chosen, folder = opened(plan, out, full)
     with bar() as progress:
         pipeline.train(chosen, folder, progress, jobs)
     click.echo(f"trained; next: fedleak attack {plan} --out {folder}")

@@ -1,49 +1,131 @@
-"""The `identify` game, closed world: who of these people sent this anonymous update?"""
+"""The `identify` game: who of these people sent this anonymous update?
+
+In the closed world the adversary has prior data of everyone. In the open world (Orekondy et al., 2020, section 6.1.2)
+it has none of some people, whose updates should be answered with `unseen`; a third group of people serves it only to
+learn what a stranger looks like.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
 import numpy as np
+from msgspec import Meta
 
 from fedleak.core import IntArray, UserId
 from fedleak.errors import AttackError
+from fedleak.games.game import Answers, Asked, Questions
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth
 
-__all__ = ["Questions", "Answers", "identify"]
+__all__ = ["Identify", "UNSEEN", "senders", "anonymous"]
+
+UNSEEN = "unseen"
 
 
-@dataclass(frozen=True, slots=True)
-class Questions:
-    """What an attack is asked: for each of these updates, a score for every option."""
+@dataclass(frozen=True, kw_only=True)
+class Identify:
+    """Ask about every update of an anonymous device; the options are all people whose prior data the adversary has."""
 
-    updates: IntArray  # rows of the view's updates, anonymous ones only
-    options: tuple[UserId, ...]
+    name: ClassVar[str] = "identify"
+    summary: ClassVar[str] = "Who of these people sent this update?"
+    metrics: ClassVar[tuple[str, ...]] = ("ap", "top1", "top5")
+
+    seen: (
+        Annotated[
+            float,
+            Meta(
+                gt=0,
+                le=1,
+                description="open world: the share of the participants, without those held out, of whom the adversary "
+                "has prior data; closed world if absent",
+            ),
+        ]
+        | None
+    ) = None
+    held_out: Annotated[
+        float, Meta(ge=0, lt=1, description="open world: share of the people who serve only to learn `unseen` from")
+    ] = 1 / 3
+    labelled: (
+        Annotated[int, Meta(ge=1, description="at most this many labelled updates a person, drawn at random")] | None
+    ) = None
+
+    def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> Asked:
+        """Draw who is seen, and ask about everyone but those held out."""
+        sender, rows = senders(trace, truth, prior), anonymous(trace)
+        seen, held = np.arange(len(prior.candidates)), np.zeros(0, dtype=np.int64)
+        if self.seen is not None:
+            seen, held = self._divide(len(prior.candidates), rng)
+        shadow = _relabel(np.asarray(trace.shadow), np.concatenate([seen, held]), len(prior.candidates))
+        if self.labelled is not None:
+            shadow = _thin(shadow, self.labelled, rng)
+        rows = rows[~np.isin(sender[rows], held)]
+        options = tuple(str(prior.candidates[i]) for i in seen)
+        # Whoever is not seen has the option after the last candidate.
+        place = np.full(len(prior.candidates), len(seen))
+        place[seen] = np.arange(len(seen))
+        return Asked(
+            questions=Questions(updates=rows, options=options if self.seen is None else (*options, UNSEEN)),
+            answers=Answers(right=place[sender[rows]], who=sender[rows], people=tuple(map(str, prior.candidates))),
+            prior=prior.take(np.concatenate([seen, held])),
+            shadow=shadow,
+        )
+
+    def _divide(self, people: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+        assert self.seen is not None
+        held = round(self.held_out * people)
+        seen = round(self.seen * (people - held))
+        if held < 1 or seen < 2 or seen == people - held:
+            raise AttackError(
+                f"open world: seen = {self.seen:g} and held_out = {self.held_out:g} of {people} people leave {seen} "
+                f"seen, {people - held - seen} unseen and {held} held out; needed are at least two, one and one. "
+                "Change the shares ([[game]] in the plan), or take more users"
+            )
+        order = rng.permutation(people)
+        return np.sort(order[:seen]), np.sort(order[seen : seen + held])
 
 
-@dataclass(frozen=True, slots=True)
-class Answers:
-    """The right option of every question; kept from the attacks."""
-
-    right: IntArray  # index into the options
-
-
-def identify(trace: Trace, truth: Truth, prior: Prior) -> tuple[Questions, Answers]:
-    """Ask about every update of an anonymous device; the options are all people with prior data."""
+def anonymous(trace: Trace) -> IntArray:
+    """The rows that somebody else's device sent."""
     rows = np.flatnonzero(np.asarray(trace.shadow) < 0)
     if len(rows) == 0:
         raise AttackError(
             f"{trace.folder}: no anonymous update was recorded, so there is nothing to ask; train more rounds"
         )
-    option = {user: i for i, user in enumerate(prior.candidates)}
-    sender = [truth.device_user[device] for device in trace.header.devices]
-    strangers = sorted({str(user) for user in sender} - {str(user) for user in option})
+    return rows
+
+
+def senders(trace: Trace, truth: Truth, prior: Prior) -> IntArray:
+    """Whose data stands behind every update of a trace, as an index into the prior's candidates."""
+    place = {user: i for i, user in enumerate(prior.candidates)}
+    owners = [truth.device_user[device] for device in trace.header.devices]
+    strangers = sorted({str(user) for user in owners} - {str(user) for user in place})
     if strangers:
         raise AttackError(
             f"{trace.folder}: the adversary has no prior data of {len(strangers)} participants "
-            f"(first: {strangers[0]}); the closed-world game needs every participant among the options"
+            f"(first: {strangers[0]}); who is unseen is for the game to draw, from people with prior data"
         )
-    right = np.asarray([option[user] for user in sender], dtype=np.int64)[np.asarray(trace.device)[rows]]
-    return Questions(updates=rows, options=prior.candidates), Answers(right=right)
+    absent = sorted({str(user) for user in place} - {str(user) for user in owners})
+    if absent:
+        raise AttackError(
+            f"{trace.folder}: the prior speaks of {len(absent)} people who have no device in the federation "
+            f"(first: {absent[0]}); take them out of the prior"
+        )
+    return np.asarray([place[UserId(user)] for user in owners], dtype=np.int64)[np.asarray(trace.device)]
+
+
+def _relabel(shadow: IntArray, kept: IntArray, candidates: int) -> IntArray:
+    """Number the labelled updates by the candidates that are kept; the others are nobody's to the adversary."""
+    place = np.full(candidates + 1, -1, dtype=np.int64)
+    place[kept] = np.arange(len(kept))
+    return place[np.where(shadow < 0, candidates, shadow)]
+
+
+def _thin(shadow: IntArray, most: int, rng: np.random.Generator) -> IntArray:
+    thinned = shadow.copy()
+    for candidate in np.unique(shadow[shadow >= 0]):
+        rows = rng.permutation(np.flatnonzero(shadow == candidate))
+        thinned[rows[most:]] = -1
+    return thinned

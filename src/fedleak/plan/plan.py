@@ -123,12 +123,27 @@ class Plan:
     record: RecordPlan
     audit: AuditPlan
     attacks: tuple[Any, ...]  # attacks.Attack
+    games: tuple[Any, ...]  # games.Game: every one that some attack plays
     adversaries: tuple[Any, ...]  # views.Adversary
     defences: tuple[tuple[Any, ...], ...]  # alternatives, each one or more federation.Defence
     deployed: int | None  # which of the defences is in use; the limits hold for that run, or for the undefended one
-    limits: Mapping[str, float]  # metric -> the lower end of an interval must not exceed it
+    limits: Mapping[
+        str, float
+    ]  # metric, or game.metric where it is not of `identify` -> the lower end of an interval must not exceed it
     text: str = ""  # the file as it was written
+    change: Mapping[str, Any] = field(default_factory=dict)  # what was asked for beside it, in the plan's own keys
     resolved: Mapping[str, Any] = field(default_factory=dict)  # the same as plain data, with every default
+
+    @property
+    def plays(self) -> list[tuple[Any, Any, Any]]:
+        """Every (attack, game, adversary) of the audit."""
+        return [
+            (attack, game, adversary)
+            for attack in self.attacks
+            for game in self.games
+            if game.name == attack.game
+            for adversary in self.adversaries
+        ]
 
     @property
     def trained(self) -> dict[str, Any]:

@@ -15,9 +15,7 @@ from fedleak.errors import PlanError, did_you_mean
 from fedleak.plan.configure import configure, convert, plain
 from fedleak.plan.plan import AuditPlan, FederationPlan, Plan, PopulationPlan, RecordPlan
 
-__all__ = ["read", "parse", "METRICS"]
-
-METRICS = ("ap", "top1", "top5")
+__all__ = ["read", "parse"]
 
 _TOP = {
     "title": str,
@@ -30,28 +28,32 @@ _TOP = {
     "record": dict,
     "audit": dict,
     "attack": list,
+    "game": list,
     "defence": list,
     "limits": dict,
+    "full": dict,
 }
 
 
-def read(path: Path) -> Plan:
-    """Read and check a plan file."""
+def read(path: Path, *, full: bool = False) -> Plan:
+    """Read and check a plan file; `full` asks for the setting in its [full] table."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise PlanError(f"{path}: no such plan (fedleak list plans shows the shipped ones)") from None
     except (OSError, UnicodeDecodeError) as error:
         raise PlanError(f"{path}: cannot be read: {error}") from error
-    return parse(text, str(path))
+    change: Mapping[str, Any] = {}
+    if full:
+        change = convert(toml(text, str(path)).get("full", {}), dict, f"{path}: full")
+        if not change:
+            raise PlanError(f"{path}: has no table [full], so there is no fuller setting to run")
+    return parse(text, str(path), change)
 
 
-def parse(text: str, source: str = "plan") -> Plan:
-    """Check the text of a plan; `source` is named in errors."""
-    try:
-        raw = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise PlanError(f"{source}: not valid TOML: {error}") from error
+def parse(text: str, source: str = "plan", change: Mapping[str, Any] | None = None) -> Plan:
+    """Check the text of a plan; `source` is named in errors, and `change` replaces keys of it."""
+    raw = merged(toml(text, source), change or {})
     for key in raw:
         if key not in _TOP:
             raise PlanError(f"{source}: unknown key '{key}'{did_you_mean(key, _TOP)}")
@@ -79,6 +81,7 @@ def parse(text: str, source: str = "plan") -> Plan:
     attacks = tuple(component("attack", t, f"{source} [[attack]] {i}") for i, t in enumerate(top["attack"], 1))
     if not attacks:
         raise PlanError(f"{source}: no [[attack]] given")
+    games = chosen_games(top.get("game", []), attacks, source)
     defences = tuple(alternative(t, f"{source} [[defence]] {i}") for i, t in enumerate(top.get("defence", []), 1))
     adversaries = tuple(named("adversary", name, f"{source} [audit] adversaries") for name in audit.adversaries)
     for attack in attacks:
@@ -92,6 +95,7 @@ def parse(text: str, source: str = "plan") -> Plan:
     if len(deployed) > 1:
         raise PlanError(f"{source} [[defence]]: only one can be deployed; combine several with also = [...]")
     refuse_twice([plain(a) for a in attacks], f"{source} [[attack]]")
+    refuse_twice([plain(g) for g in games], f"{source} [[game]]")
     refuse_twice([[plain(d) for d in a] for a in defences], f"{source} [[defence]]")
     refuse_twice(list(top.get("seeds", ())), f"{source}: seeds")
     resolved = {
@@ -105,6 +109,7 @@ def parse(text: str, source: str = "plan") -> Plan:
         "record": plain(settings["record"]),
         "audit": plain(audit),
         "attack": [plain(a) for a in attacks],
+        "game": [plain(g) for g in games],
         "defence": [[plain(d) for d in a] for a in defences],
         "deployed": deployed[0] if deployed else None,
         "limits": limits(top.get("limits", {}), f"{source} [limits]"),
@@ -116,14 +121,53 @@ def parse(text: str, source: str = "plan") -> Plan:
         dataset=dataset,
         model=model,
         attacks=attacks,
+        games=games,
         adversaries=adversaries,
         defences=defences,
         deployed=resolved["deployed"],
         limits=resolved["limits"],
         text=text,
+        change=change or {},
         resolved=resolved,
         **settings,  # type: ignore[arg-type]
     )
+
+
+def toml(text: str, source: str) -> dict[str, Any]:
+    """Parse TOML."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise PlanError(f"{source}: not valid TOML: {error}") from error
+
+
+def merged(table: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace keys of a table, going into tables that both have; a list is replaced as a whole.
+
+    >>> merged({"population": {"users": 10, "prior": "album"}}, {"population": {"users": 300}})
+    {'population': {'users': 300, 'prior': 'album'}}
+    """
+    result = dict(table)
+    for key, value in change.items():
+        both = isinstance(value, Mapping) and isinstance(result.get(key), Mapping)
+        result[key] = merged(result[key], value) if both else value
+    return result
+
+
+def chosen_games(tables: Sequence[Any], attacks: Sequence[Any], source: str) -> tuple[Any, ...]:
+    """The games of [[game]]; one that an attack plays and no table speaks of is played as it comes."""
+    games = [component("game", table, f"{source} [[game]] {i}") for i, table in enumerate(tables, 1)]
+    played = {attack.game: attack.name for attack in attacks}
+    for i, game in enumerate(games, 1):
+        if game.name not in played:
+            raise PlanError(
+                f"{source} [[game]] {i}: no [[attack]] of this plan plays '{game.name}'; add one, or remove the game"
+            )
+    given = {game.name for game in games}
+    for name, attack in played.items():
+        if name not in given:
+            games.append(component("game", {"name": name}, f"{source}: [[game]] '{name}', played by '{attack}'"))
+    return tuple(games)
 
 
 def named(kind: registry.Kind, name: Any, where: str) -> Any:
@@ -176,12 +220,25 @@ def playable(attack: Any, adversary: Any, source: str) -> None:
 
 
 def limits(table: Mapping[str, Any], where: str) -> dict[str, float]:
-    """Limits by metric: shares between 0 and 1 that no interval's lower end may exceed."""
+    """Limits by metric: shares between 0 and 1 that no interval's lower end may exceed.
+
+    A plain key is a metric of `identify`; the metrics of another game stand in a table of its name.
+    """
     share = Annotated[float, msgspec.Meta(ge=0, le=1)]
-    for key in table:
-        if key not in METRICS:
-            raise PlanError(f"{where}: unknown metric '{key}'{did_you_mean(key, METRICS)}")
-    return {key: convert(value, share, f"{where} {key}") for key, value in table.items()}
+    known = {
+        metric if game == "identify" else f"{game}.{metric}"
+        for game in registry.names("game")
+        for metric in registry.load("game", game).metrics
+    }
+    flat = {
+        f"{key}.{inner}" if isinstance(value, Mapping) else key: limit
+        for key, value in table.items()
+        for inner, limit in (value.items() if isinstance(value, Mapping) else [("", value)])
+    }
+    for key in flat:
+        if key not in known:
+            raise PlanError(f"{where}: unknown metric '{key}'{did_you_mean(key, known)}")
+    return {key: convert(value, share, f"{where} {key}") for key, value in flat.items()}
 
 
 def refuse_twice(items: Sequence[Any], where: str) -> None:

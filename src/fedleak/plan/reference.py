@@ -27,10 +27,12 @@ every default filled in. Unknown keys are errors. This page is generated from th
 | `title` | text | the file's name | headline of the report |
 | `story` | text | empty | what is audited, in words, for people who never saw the system |
 | `seeds` | list of int >= 0 | `[0]` | one run of everything for each; scores pool them by user |
-| `[limits]` | table | none | `ap`, `top1`, `top5`: shares that no interval's lower end may exceed (exit code 3) |
+| `[full]` | table | none | keys of this plan that `--full` replaces, for instance `population = {users = 300}` |
+| `[limits]` | table | none | shares that no interval's lower end may exceed (exit code 3) |
 
-The limits hold for the undefended run, or for the `[[defence]]` that is marked `deployed = true`. Paths in a plan are
-relative to the folder in which `fedleak` is started.
+Limits are `ap`, `top1` and `top5` of the game `identify`, and a table for each other game, for instance
+`[limits.match]` with `ap`. They hold for the undefended run, or for the `[[defence]]` that is marked
+`deployed = true`. Paths in a plan are relative to the folder in which `fedleak` is started.
 """
 
 _TABLES = (
@@ -43,6 +45,12 @@ _KINDS: tuple[tuple[str, registry.Kind, str], ...] = (
     ("[dataset]", "dataset", "Exactly one; `name` chooses it, the other keys are its settings."),
     ("[model]", "model", 'Exactly one; `name = "module:callable"` is a model of your own.'),
     ("[[attack]]", "attack", "One or more."),
+    (
+        "[[game]]",
+        "game",
+        "Any number; how the attacks' games are played. Every attack plays each of its game's tables, and the game "
+        "with these defaults where there is none.",
+    ),
     (
         "[[defence]]",
         "defence",

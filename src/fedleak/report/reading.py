@@ -24,8 +24,6 @@ __all__ = [
     "over_limit",
 ]
 
-_QUESTIONS = {"identify": "Who of these people sent this update?"}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
@@ -63,6 +61,7 @@ class Scene:
 
     adversary: str
     game: str
+    asks: str
     metric: str  # the one that verdicts are about: ap, unless the game has none
     threat: Threat | None
     attacks: tuple[str, ...]
@@ -71,7 +70,7 @@ class Scene:
     @property
     def question(self) -> str:
         """What the adversary tries to answer."""
-        return _QUESTIONS.get(self.game, f"The game '{self.game}'.")
+        return self.asks or f"The game '{self.game}'."
 
     @property
     def undefended(self) -> Run | None:
@@ -122,6 +121,7 @@ def scenes(audit: Audit) -> tuple[Scene, ...]:
             Scene(
                 adversary=adversary,
                 game=game,
+                asks=audit.games.get(game, ""),
                 metric="ap" if "ap" in metrics else metrics[0],
                 threat=threats.get(adversary),
                 attacks=tuple(dict.fromkeys([*(a for a in audit.attacks if a in played), *sorted(played)])),

@@ -18,7 +18,7 @@ from fedleak.plan.configure import plain
 from fedleak.plan.plan import Plan
 from fedleak.score.detail import detail
 from fedleak.score.result import Audit, Detail, Finding, Score, Threat, Untested, Utility
-from fedleak.score.score import METRICS, Played, measure, verdict
+from fedleak.score.score import Played, measure, verdict
 from fedleak.views.adversaries import Adversary
 from fedleak.views.adversaries import plain as plain_sight
 
@@ -53,7 +53,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     control: str | None
     deployed: bool
     facts: list[Facts]  # one per seed
-    played: Mapping[tuple[str, str, str], list[Played]]  # (attack, its settings, adversary) -> one per seed
+    played: Mapping[str, list[Played]]  # settings_key of the attack, its game and the adversary -> one per seed
 
 
 def assemble(plan: Plan, runs: Sequence[RunResult], seconds: float) -> Audit:
@@ -63,18 +63,17 @@ def assemble(plan: Plan, runs: Sequence[RunResult], seconds: float) -> Audit:
     details: list[Detail] = []
     for run in runs:
         utility = utility_of(run, base)
-        for attack in plan.attacks:
-            for adversary in plan.adversaries:
-                played = run.played[attack.name, settings_key(attack), adversary.name]
-                labels: dict[str, Any] = {
-                    "attack": label(attack, plan.attacks),
-                    "adversary": adversary.name,
-                    "game": attack.game,
-                    "defence": described(run.defences),
-                    "control": run.control,
-                }
-                scores += [score(plan, run, played, metric, labels, utility) for metric in METRICS]
-                details.append(detail(played[0], labels, plan.audit.permutations))
+        for attack, game, adversary in plan.plays:
+            played = run.played[settings_key(attack, game, adversary)]
+            labels: dict[str, Any] = {
+                "attack": label(attack, plan.attacks),
+                "adversary": adversary.name,
+                "game": label(game, plan.games),
+                "defence": described(run.defences),
+                "control": run.control,
+            }
+            scores += [score(plan, run, played, metric, labels, utility) for metric in game.metrics]
+            details.append(detail(played[0], labels, plan.audit.permutations))
     first = base.facts[0]
     return Audit(
         title=plan.title,
@@ -100,6 +99,7 @@ def assemble(plan: Plan, runs: Sequence[RunResult], seconds: float) -> Audit:
         findings=list(first.findings),
         threats=[threat(adversary) for adversary in plan.adversaries],
         attacks={label(attack, plan.attacks): attack.summary for attack in plan.attacks},
+        games={label(game, plan.games): game.summary for game in plan.games},
         defences={d.name: d.summary for run in runs for d in run.defences},
         scores=scores,
         details=details,
@@ -115,7 +115,8 @@ def score(
 ) -> Score:
     """One metric of one attack on one run."""
     measured = measure(played, metric, level=plan.audit.level, permutations=plan.audit.permutations)
-    limit = plan.limits.get(metric) if run.deployed else None
+    key = metric if played[0].game == "identify" else f"{played[0].game}.{metric}"
+    limit = plan.limits.get(key) if run.deployed else None
     return Score(
         **labels,
         metric=metric,
@@ -137,19 +138,19 @@ def score(
     )
 
 
-def settings_key(component: Any) -> str:
-    """The settings of an attack or a defence as one string, to tell two of the same name apart."""
-    return msgspec.json.encode(plain(component), order="deterministic").decode()
+def settings_key(attack: Any, game: Any, adversary: Any) -> str:
+    """Names and settings of an attack, its game and its adversary as one string, to tell alike ones apart."""
+    return msgspec.json.encode([plain(attack), plain(game), adversary.name], order="deterministic").decode()
 
 
-def label(attack: Any, attacks: Sequence[Any]) -> str:
-    """An attack's name; with the settings that differ where the plan plays it more than once."""
-    alike = [plain(other) for other in attacks if other.name == attack.name]
+def label(component: Any, others: Sequence[Any]) -> str:
+    """The name of an attack or a game; with the settings that differ where the plan has it more than once."""
+    alike = [plain(other) for other in others if other.name == component.name]
     if len(alike) == 1:
-        return str(attack.name)
-    mine = plain(attack)
+        return str(component.name)
+    mine = plain(component)
     differing = [key for key in mine if any(other[key] != mine[key] for other in alike)]
-    return f"{attack.name} ({', '.join(f'{key}={mine[key]}' for key in differing)})"
+    return f"{component.name} ({', '.join(f'{key}={mine[key]}' for key in differing)})"
 
 
 def described(defences: Sequence[Any]) -> dict[str, Any] | None:

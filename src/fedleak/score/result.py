@@ -117,6 +117,7 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     findings: list[Finding]
     threats: list[Threat]
     attacks: dict[str, str]  # name -> one sentence on how it works
+    games: dict[str, str] = {}  # name -> the question in plain words
     defences: dict[str, str]  # name -> one sentence on what it does
     scores: list[Score]
     details: list[Detail]

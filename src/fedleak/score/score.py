@@ -12,9 +12,9 @@ from fedleak.errors import AttackError
 from fedleak.score.interval import by_user
 from fedleak.score.tally import Tally, average_precision, top
 
-__all__ = ["METRICS", "Played", "Measured", "check", "measure", "verdict"]
+__all__ = ["Played", "Measured", "check", "measure", "verdict"]
 
-METRICS: Mapping[str, Callable[[FloatArray, IntArray], Tally]] = {
+_TALLIES: Mapping[str, Callable[[FloatArray, IntArray], Tally]] = {
     "ap": average_precision,
     "top1": lambda claims, right: top(claims, right, 1),
     "top5": lambda claims, right: top(claims, right, 5),
@@ -29,6 +29,9 @@ class Played:
     claims: FloatArray  # (questions, options)
     right: IntArray
     options: tuple[str, ...]
+    game: str = "identify"
+    who: IntArray | None = None  # whom each question is about: index into `people`; (questions, 2) for pairs
+    people: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,7 @@ def check(claims: FloatArray, questions: int, options: int, attack: str) -> None
 
 def measure(played: Sequence[Played], metric: str, *, level: float, permutations: int) -> Measured:
     """Pool the seeds by user: a person who took part in several runs is still one person to resample."""
-    tallies = [METRICS[metric](one.claims, one.right) for one in played]
+    tallies = [_TALLIES[metric](one.claims, one.right) for one in played]
     totals: dict[str, list[float]] = {}
     for one, tally in zip(played, tallies, strict=True):
         for user, value, weight in zip(one.options, tally.per_user, tally.weights, strict=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from fedleak.core import Task, UserId
+from fedleak.core import IntArray, Task, UserId
 from fedleak.errors import TraceError
 from fedleak.population.population import Examples
 from fedleak.trace.files import open_regular, private_folder, write_atomic
@@ -41,6 +41,14 @@ class Prior:
     examples: tuple[Examples, ...]  # by candidate
     task: Task
     outputs: int  # classes, vocabulary size, or 1
+
+    def take(self, candidates: IntArray) -> Prior:
+        """What an adversary has who knows only these candidates, in this order."""
+        return replace(
+            self,
+            candidates=tuple(self.candidates[i] for i in candidates),
+            examples=tuple(self.examples[i] for i in candidates),
+        )
 
     def save(self, folder: Path) -> None:
         """Write each column of all candidates as one .npy file, then the index that makes them count."""

@@ -33,8 +33,10 @@ _OPENS: Mapping[Sight, frozenset[str]] = {
 class View:
     """A trace through the eyes of one adversary, with what every participant of the run knows about it."""
 
-    def __init__(self, trace_folder: Path, adversary: Adversary) -> None:
+    def __init__(self, trace_folder: Path, adversary: Adversary, shadow: IntArray | None = None) -> None:
+        """Open a trace; `shadow` says which updates stand for whom, where a game gives the adversary less to know."""
         self.adversary = adversary
+        self._shadow = shadow
         only = frozenset[str]().union(*(_OPENS[sight] for sight in adversary.sights))
         self._trace = Trace.open(trace_folder, only)
         if not self._trace.finished:
@@ -92,7 +94,7 @@ class View:
                 f"adversary '{self.adversary.name}' would see {plain(Sight.UPDATES)}, "
                 "but this run's channel lets only sums through, so nobody does"
             )
-        return Updates(self._trace, self.adversary.sights)
+        return Updates(self._trace, self.adversary.sights, self._shadow)
 
     def _require(self, sight: Sight) -> None:
         if self.adversary.lacks(sight):
@@ -106,9 +108,10 @@ class View:
 class Updates:
     """All updates of a run in columns, one row each, in an order that says nothing about who sent them."""
 
-    def __init__(self, trace: Trace, sights: Sight) -> None:
+    def __init__(self, trace: Trace, sights: Sight, shadow: IntArray | None = None) -> None:
         self._trace = trace
         self._sights = sights
+        self._shadow = shadow
 
     def __len__(self) -> int:
         return len(self.round)
@@ -130,6 +133,8 @@ class Updates:
     @cached_property
     def shadow(self) -> IntArray:
         """Which candidate's data an update was trained on, where the adversary's own device sent it; else -1."""
+        if self._shadow is not None:
+            return _frozen(self._shadow.astype(np.int64))
         return _frozen(self._trace.shadow.astype(np.int64))
 
     @cached_property

@@ -11,7 +11,7 @@ from msgspec import Meta
 from fedleak.attacks.deanonymize.one_layer import OneLayer
 from fedleak.attacks.features import features
 from fedleak.core import FloatArray
-from fedleak.games.identify import Questions
+from fedleak.games.game import Questions
 from fedleak.trace.prior import Prior
 from fedleak.views.view import View
 

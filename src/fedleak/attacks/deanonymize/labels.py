@@ -12,7 +12,7 @@ from sklearn.linear_model import Ridge
 from fedleak.attacks.features import unit
 from fedleak.core import FloatArray, Power, Sight, Task
 from fedleak.errors import AttackError
-from fedleak.games.identify import Questions
+from fedleak.games.game import Questions
 from fedleak.population.population import Examples
 from fedleak.trace.prior import Prior
 from fedleak.views.view import View
@@ -55,7 +55,11 @@ class LabelHistogram:
         model = Ridge(alpha=self.shrink)
         model.fit(unit(np.asarray(bias[shadows], np.float32)), mixes[updates.shadow[shadows]] / scale)
         estimated = model.predict(unit(np.asarray(bias[questions.updates], np.float32)))
-        return np.asarray(unit(estimated) @ unit(mixes).T, dtype=np.float32)
+        alike = np.asarray(unit(estimated) @ unit(mixes).T, dtype=np.float32)
+        last = len(questions.options) - 1
+        if alike.shape[1] > last + 1:  # in the open world the last option stands for several strangers
+            alike = np.concatenate([alike[:, :last], alike[:, last:].max(axis=1, keepdims=True)], axis=1)
+        return alike
 
 
 def histogram(examples: Examples, task: Task, outputs: int) -> FloatArray:

@@ -1,0 +1,85 @@
+"""Who is asked about, who is seen, and what the adversary keeps of its labelled updates."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedleak.core import UserId
+from fedleak.errors import AttackError
+from fedleak.games.game import Asked
+from fedleak.games.identify import Identify
+from fedleak.testing import USERS, planted_trace
+from fedleak.trace.prior import Prior
+from fedleak.trace.reader import Trace
+from fedleak.trace.truth import Truth
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return planted_trace(tmp_path_factory.mktemp("planted"), 0)
+
+
+def ask(run: Path, game: Identify, seed: int = 0) -> Asked:
+    prior = Prior.load(run / "prior")
+    trace, truth = Trace.open(run / "trace"), Truth.load(run / "truth")
+    return game.ask(trace, truth, prior, np.random.default_rng(seed))
+
+
+def test_the_closed_world_asks_about_every_anonymous_update_and_offers_everyone(run: Path) -> None:
+    asked = ask(run, Identify())
+    trace, truth = Trace.open(run / "trace"), Truth.load(run / "truth")
+    assert asked.questions.options == tuple(truth.users)
+    assert set(asked.questions.updates) == set(np.flatnonzero(np.asarray(trace.shadow) < 0))
+    for row, right in zip(asked.questions.updates, asked.answers.right, strict=True):
+        assert truth.device_user[trace.header.devices[trace.device[row]]] == asked.questions.options[right]
+    assert np.array_equal(asked.shadow, trace.shadow)
+
+
+def test_the_open_world_divides_people_into_seen_unseen_and_held_out(run: Path) -> None:
+    asked = ask(run, Identify(seen=0.5))
+    seen, held = asked.questions.options[:-1], asked.prior.candidates[len(asked.questions.options) - 1 :]
+    assert (len(seen), len(held)) == (USERS // 3, USERS // 3)
+    assert not set(seen) & set(held)
+    about = {asked.answers.people[i] for i in asked.answers.who}
+    assert not about & set(held), "held-out people serve to train, nobody asks about them"
+    unseen = {asked.answers.people[i] for i in asked.answers.who[asked.answers.right == len(seen)]}
+    assert len(unseen) == USERS // 3 and not unseen & set(seen)
+
+
+def test_an_adversary_without_prior_data_of_somebody_has_no_labelled_update_of_them(run: Path) -> None:
+    asked = ask(run, Identify(seen=0.5))
+    original, everyone = np.asarray(Trace.open(run / "trace").shadow), Prior.load(run / "prior").candidates
+    known = {everyone[original[row]] for row in np.flatnonzero(asked.shadow >= 0)}
+    assert known <= set(asked.prior.candidates)
+    for row in np.flatnonzero(asked.shadow >= 0):
+        assert asked.prior.candidates[asked.shadow[row]] == everyone[original[row]]
+
+
+def test_labelled_updates_can_be_few(run: Path) -> None:
+    asked = ask(run, Identify(labelled=2))
+    assert max(np.bincount(asked.shadow[asked.shadow >= 0])) == 2
+    assert len(asked.questions) == len(ask(run, Identify()).questions)
+
+
+def test_the_same_generator_asks_the_same(run: Path) -> None:
+    first, again, other = (ask(run, Identify(seen=0.5), seed) for seed in (1, 1, 2))
+    assert first.questions.options == again.questions.options != other.questions.options
+
+
+@pytest.mark.parametrize("game", [Identify(seen=1.0), Identify(seen=0.5, held_out=0.0), Identify(seen=0.05)])
+def test_an_open_world_without_one_of_its_groups_is_refused(run: Path, game: Identify) -> None:
+    with pytest.raises(AttackError, match=r"open world: .* needed are"):
+        ask(run, game)
+
+
+def test_a_prior_of_somebody_outside_the_federation_is_refused(run: Path) -> None:
+    prior = Prior.load(run / "prior")
+    more = Prior(
+        candidates=(*prior.candidates, UserId("nobody")),
+        examples=(*prior.examples, prior.examples[0]),
+        task=prior.task,
+        outputs=prior.outputs,
+    )
+    with pytest.raises(AttackError, match=r"1 people who have no device in the federation \(first: nobody\)"):
+        Identify().ask(Trace.open(run / "trace"), Truth.load(run / "truth"), more, np.random.default_rng(0))

@@ -1,0 +1,66 @@
+"""Games in a plan, its fuller setting, and limits by game."""
+
+from pathlib import Path
+
+import pytest
+
+from fedleak.errors import PlanError
+from fedleak.plan.read import parse, read
+
+PLAN = """
+[dataset]
+name = "digits"
+[model]
+name = "mlp"
+[[attack]]
+name = "reid-knn"
+"""
+
+
+def test_a_game_that_no_table_speaks_of_is_played_as_it_comes() -> None:
+    plan = parse(PLAN)
+    assert [(attack.name, game.name, game.seen) for attack, game, _ in plan.plays] == [("reid-knn", "identify", None)]
+
+
+def test_every_attack_plays_each_table_of_its_game() -> None:
+    plan = parse(PLAN + '[[game]]\nname = "identify"\n[[game]]\nname = "identify"\nseen = 0.5\n')
+    assert [game.seen for _, game, _ in plan.plays] == [None, 0.5]
+
+
+def test_a_repeated_game_is_refused() -> None:
+    with pytest.raises(PlanError, match=r"\[\[game\]\]: entry 2 repeats entry 1"):
+        parse(PLAN + '[[game]]\nname = "identify"\n[[game]]\nname = "identify"\n')
+
+
+def test_a_misspelt_game_or_key_is_refused() -> None:
+    with pytest.raises(PlanError, match=r"unknown game 'identfy'; did you mean 'identify'"):
+        parse(PLAN + '[[game]]\nname = "identfy"\n')
+    with pytest.raises(PlanError, match=r"\[\[game\]\] 1: unknown key 'sean'"):
+        parse(PLAN + '[[game]]\nname = "identify"\nsean = 0.5\n')
+
+
+def test_the_fuller_setting_replaces_keys_and_keeps_the_rest(tmp_path: Path) -> None:
+    path = tmp_path / "plan.toml"
+    path.write_text(
+        PLAN + "[population]\nusers = 10\nprior_share = 0.25\n[full]\npopulation = {users = 30}\nseeds = [1, 2]\n"
+    )
+    small, full = read(path), read(path, full=True)
+    assert (small.population.users, small.seeds) == (10, (0,))
+    assert (full.population.users, full.population.prior_share, full.seeds) == (30, 0.25, (1, 2))
+    assert parse(full.text, change=full.change).resolved == {**full.resolved, "title": "plan"}
+
+
+def test_a_fuller_setting_that_is_missing_or_misspelt_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "plan.toml"
+    path.write_text(PLAN)
+    with pytest.raises(PlanError, match=r"has no table \[full\]"):
+        read(path, full=True)
+    path.write_text(PLAN + "[full]\npopulation = {user = 30}\n")
+    with pytest.raises(PlanError, match=r"\[population\]: unknown key 'user'; did you mean 'users'"):
+        read(path, full=True)
+
+
+def test_a_limit_of_an_unknown_metric_is_refused() -> None:
+    with pytest.raises(PlanError, match=r"unknown metric 'identify.app'"):
+        parse(PLAN + "[limits.identify]\napp = 0.5\n")
+    assert parse(PLAN + "[limits]\nap = 0.5\n").limits == {"ap": 0.5}
