@@ -6,11 +6,24 @@ changing a meaning raises it.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
-__all__ = ["SCHEMA", "Utility", "Score", "PerUser", "Detail", "Finding", "Threat", "Untested", "Audit"]
+__all__ = [
+    "SCHEMA",
+    "Utility",
+    "Score",
+    "PerUser",
+    "Detail",
+    "Series",
+    "Figure",
+    "Analysis",
+    "Finding",
+    "Threat",
+    "Untested",
+    "Audit",
+]
 
 SCHEMA = 1
 
@@ -79,6 +92,44 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True):
     confusion: list[list[float]]  # row: true user, column: answered user, share of that user's updates
 
 
+class Series(msgspec.Struct, frozen=True, kw_only=True):
+    """One line, set of points or set of bars of a figure."""
+
+    name: str
+    x: list[float]
+    y: list[float]
+    low: list[float] | None = None  # interval of each y
+    high: list[float] | None = None
+    labels: list[str] | None = None  # of each point, shown when it is pointed at
+    reference: bool = False  # a level to compare with (chance, for instance), drawn dashed and without points
+
+
+class Figure(msgspec.Struct, frozen=True, kw_only=True):
+    """A figure of an analysis as numbers; the reports draw it."""
+
+    kind: Literal["lines", "scatter", "bars", "heatmap"]
+    title: str
+    x_label: str
+    y_label: str
+    series: list[Series] = []  # of lines, points or bars
+    x_ticks: list[str] | None = None  # names of the whole numbers 0, 1, 2, ... on the x axis; columns of a heatmap
+    y_ticks: list[str] | None = None  # rows of a heatmap
+    cells: list[list[float | None]] | None = None  # of a heatmap, by row
+    diagonal: bool = False  # draw x = y
+    log_x: bool = False
+
+
+class Analysis(msgspec.Struct, frozen=True, kw_only=True):
+    """What `fedleak analyse` found about one question."""
+
+    name: str
+    title: str
+    text: str  # what was done and what it shows, for people who never read the paper
+    columns: list[str]  # of the table of numbers
+    rows: list[list[str | float | None]]
+    figures: list[Figure] = []
+
+
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Something that the examination of the population found, and what was done about it."""
 
@@ -121,6 +172,7 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     defences: dict[str, str]  # name -> one sentence on what it does
     scores: list[Score]
     details: list[Detail]
+    analyses: list[Analysis] = []
     untested: list[Untested]
     plan: str  # the plan file as it was run
     resolved: dict[str, Any]  # the same with every default filled in
