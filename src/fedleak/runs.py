@@ -153,7 +153,7 @@ def train_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
             layout=trained.layout,
             devices=tuple(device.id for device in members),
             shadow=tuple(device.shadow for device in members),
-            settings=plan.resolved["federation"],
+            settings=known_to_all(plan, prepared),
             defences=tuple(plain(defence) for defence in run.variant.defences),
             dtype=plan.record.dtype,
         )
@@ -216,6 +216,16 @@ def fitting_model(plan: Plan, prepared: Prepared) -> Model:
     model: Model = plan.model.build(Signature(prepared.task, prepared.input_shape, prepared.outputs))
     check_layers(plan, model.layout)
     return model
+
+
+def known_to_all(plan: Plan, prepared: Prepared) -> dict[str, Any]:
+    """What every participant is sent before the first round: how to train, and how to build the model."""
+    return {
+        **plan.resolved["federation"],
+        "architecture": plan.resolved["model"],
+        "input_shape": list(prepared.input_shape),
+        "outputs": prepared.outputs,
+    }
 
 
 def check_layers(plan: Plan, layout: Layout) -> None:
