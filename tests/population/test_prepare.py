@@ -208,3 +208,77 @@ def test_digits_show_no_findings_and_full_sides() -> None:
     assert prepared.input_shape == (1, 8, 8)
     assert {(len(s.prior), len(s.private)) for s in prepared.shares} == {(40, 40)}
     assert prepared.findings == ()
+
+
+def test_disjoint_seeds_share_nobody_and_use_everyone_they_can() -> None:
+    plan = PopulationPlan(users=4, disjoint=True)
+    drawn = [{str(s.user.id) for s in prepare(Given(users=crowd(13)), plan, seed).shares} for seed in range(3)]
+    assert [len(people) for people in drawn] == [4, 4, 4]
+    assert len(set.union(*drawn)) == 12
+    assert drawn[1] == {str(s.user.id) for s in prepare(Given(users=crowd(13)[::-1]), plan, 1).shares}
+
+
+def test_disjoint_people_that_run_out_are_an_error_that_names_the_last_seed() -> None:
+    plan = PopulationPlan(users=4, disjoint=True)
+    with pytest.raises(DataError, match=r"seed 3 would take people 13 to 16 of 13 .*Use seeds 0 to 2, or lower users"):
+        prepare(Given(users=crowd(13)), plan, 3)
+    with pytest.raises(DataError, match=r"of 3 .*\. Lower users"):
+        prepare(Given(users=crowd(3)), plan, 0)
+    with pytest.raises(DataError, match="disjoint = true needs users"):
+        prepare(Given(users=crowd(3)), PopulationPlan(disjoint=True), 0)
+
+
+def test_a_disjoint_slice_whose_people_cannot_be_divided_says_so() -> None:
+    users = (*crowd(3), user("parrot", [50] * 10))
+    plan = PopulationPlan(users=2, disjoint=True)
+
+    def outcome(seed: int) -> str:
+        try:
+            return str(len(prepare(Given(users=users), plan, seed).shares))
+        except DataError as error:
+            return str(error)
+
+    whole, short = sorted(map(outcome, range(2)), key=len)
+    assert whole == "2"
+    assert "disjoint = true with seed" in short
+    assert "parrot" in short
+
+
+def test_disjoint_background_is_the_same_for_every_seed() -> None:
+    plan = PopulationPlan(users=3, disjoint=True, background_users=2)
+    prepared = [prepare(Given(users=crowd(8)), plan, seed) for seed in range(2)]
+    aside = [{n // 1000 for n in numbers(p.background)} for p in prepared if p.background is not None]
+    assert aside[0] == aside[1]
+    people = [{n // 1000 for n in everything(p)} for p in prepared]
+    assert not people[0] & people[1]
+    assert not (people[0] | people[1]) & aside[0]
+
+
+@pytest.mark.parametrize("prior", ["random", "chrono", "album"])
+def test_fewer_prior_examples_are_part_of_more_and_leave_private_data_alone(prior: str) -> None:
+    users = tuple(
+        user(f"u{i}", range(50 * i, 50 * i + 20), time=np.arange(20.0), album=np.arange(20) // 3) for i in range(3)
+    )
+
+    def sides(most: int | None) -> list[tuple[list[int], list[int]]]:
+        plan = PopulationPlan(prior=prior, prior_examples=most)  # type: ignore[arg-type]
+        return [(numbers(s.prior), numbers(s.private)) for s in prepare(Given(users=users), plan, 1).shares]
+
+    one, four, everyone, many = sides(1), sides(4), sides(None), sides(1000)
+    assert [len(known) for known, _ in one] == [1, 1, 1]
+    assert [len(known) for known, _ in four] == [4, 4, 4]
+    assert many == everyone
+    for few, some, whole in zip(one, four, everyone, strict=True):
+        assert set(few[0]) < set(some[0]) < set(whole[0])
+        assert few[1] == some[1] == whole[1]
+
+
+def test_an_album_prior_needs_the_album_of_everyone() -> None:
+    with_albums = tuple(user(f"a{i}", range(90 * i, 90 * i + 10), album=np.arange(10) // 2) for i in range(2))
+    with pytest.raises(DataError, match="'album' needs the album of every example"):
+        prepare(Given(users=crowd(2)), PopulationPlan(prior="album"), 0)
+    with pytest.raises(DataError, match=r"2 of 4 users have no album .*first: 'u0'.*for all of them or for none"):
+        prepare(Given(users=(*with_albums, *crowd(2))), PopulationPlan(prior="album"), 0)
+    holes = user("h", range(900, 910), album=np.array([0.0, np.nan] * 5))
+    with pytest.raises(DataError, match="a whole number for the album of every example, not float64"):
+        prepare(Given(users=(*with_albums, holes)), PopulationPlan(prior="album"), 0)

@@ -21,6 +21,13 @@ class PopulationPlan:
     users: (
         Annotated[int, Meta(ge=2, description="how many users take part, drawn by the seed; all if absent")] | None
     ) = None
+    disjoint: Annotated[
+        bool,
+        Meta(
+            description="draw other people for every seed: seeds 0, 1, 2, ... each take a slice of one fixed order of "
+            "the people, so that no person is in two runs; needs users"
+        ),
+    ] = False
     examples: Annotated[int, Meta(ge=2, description="at most this many examples a user; all if absent")] | None = None
     prior: Annotated[
         Literal["random", "chrono", "album"],
@@ -29,6 +36,17 @@ class PopulationPlan:
     prior_share: Annotated[
         float, Meta(gt=0, lt=1, description="the part of a user's data that the adversary knows")
     ] = 0.5
+    prior_examples: (
+        Annotated[
+            int,
+            Meta(
+                ge=1,
+                description="at most this many examples of a user in the prior, drawn at random from the part that "
+                "prior and prior_share give; all of that part if absent. Private data stays the same",
+            ),
+        ]
+        | None
+    ) = None
     stratify: Annotated[
         bool, Meta(description="keep each user's share of every class equal on both sides of a random prior")
     ] = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -61,17 +61,27 @@ def prepare(dataset: Dataset, plan: PopulationPlan, seed: int, *, iid: bool = Fa
 
 def _check(population: Population, plan: PopulationPlan) -> None:
     """Refuse data that lacks what the task or the prior needs, before anything is computed."""
-    some = next((user for user in population.users if len(user.examples)), None)
-    if some is None:
+    owners = [user for user in population.users if len(user.examples)]
+    if not owners:
         raise DataError(f"nobody in this data set has any example ({population.source.rstrip('.')})")
-    priors.require(some.examples, plan.prior, population.source)
     if population.task is not Task.NEXT_TOKEN:
-        for user in population.users:
-            if user.examples.y is None and len(user.examples):
+        for user in owners:
+            if user.examples.y is None:
                 raise DataError(
                     f"user '{user.id}' has examples without labels, but the task is to {population.task.value}. "
                     "Give every example a label, or choose a task that needs none."
                 )
+    for column in (field.name for field in fields(Examples)):
+        without = [user.id for user in owners if getattr(user.examples, column) is None]
+        if 0 < len(without) < len(owners):
+            raise DataError(
+                f"{len(without)} of {len(owners)} users have no {column} with their examples (first: '{without[0]}') "
+                f"({population.source.rstrip('.')}). Give it for all of them or for none."
+            )
+    for user in owners:
+        priors.require(user.examples, plan.prior, population.source)
+    if plan.disjoint and plan.users is None:
+        raise DataError("disjoint = true needs users = N in [population]: with everyone in every run nobody is left")
 
 
 def _set_aside(
@@ -87,7 +97,12 @@ def _set_aside(
             f"background_users = {plan.background_users} leaves nobody to audit: the data has {len(free)} users "
             "to choose from. Lower it."
         )
-    chosen = set(derive(seed, "background").choice(free, size=plan.background_users, replace=False).tolist())
+    # With other people for every seed, whoever is set aside must be the same for all: nobody is in two runs.
+    chosen = set(
+        derive(0 if plan.disjoint else seed, "background")
+        .choice(free, size=plan.background_users, replace=False)
+        .tolist()
+    )
     background = Examples.concat(examined.users[i].examples for i in sorted(chosen))
     return tuple(user for i, user in enumerate(examined.users) if i not in chosen), background
 
@@ -106,7 +121,7 @@ class _Draw:
         wanted = self.plan.users if self.plan.users is not None else len(candidates)
         found: dict[int, Share] = {}
         undivided: list[UserId] = []
-        for i in derive(self.seed, "users").permutation(len(candidates)).tolist():
+        for i in self._order(candidates, wanted):
             if len(found) == wanted:
                 break
             share = self._divide(candidates[i])
@@ -128,6 +143,26 @@ class _Draw:
         self.shares = tuple(found[i] for i in sorted(found))
         chosen = {share.user.id for share in self.shares}
         self._held = {name: held for name, held in self._held.items() if name in chosen}
+
+    def _order(self, candidates: Sequence[User], wanted: int) -> list[int]:
+        """Who is asked first; where seeds have people of their own, only those of this seed.
+
+        The seed's own number says which slice it takes, so that adding seeds to a plan changes no run. People left
+        over are shared out among the slices, to stand in for those whose data cannot be divided.
+        """
+        if not self.plan.disjoint:
+            return [int(i) for i in derive(self.seed, "users").permutation(len(candidates))]
+        slices = len(candidates) // wanted
+        if self.seed >= slices:
+            raise DataError(
+                f"disjoint = true, but seed {self.seed} would take people {self.seed * wanted + 1} to "
+                f"{(self.seed + 1) * wanted} of {len(candidates)} "
+                f"({self.population.source.rstrip('.')}). "
+                + (f"Use seeds 0 to {slices - 1}, or lower users." if slices else "Lower users.")
+            )
+        # By name rather than by place, in case a seed reads the data in another order.
+        order = sorted(range(len(candidates)), key=lambda i: derive(0, "disjoint", candidates[i].id).random())
+        return [int(i) for i in np.array_split(order, slices)[self.seed]]
 
     def test(self) -> Examples:
         """Pool what was held out, in the order of the users."""
@@ -171,12 +206,18 @@ class _Draw:
                 return None
             self._copies += int(copies.sum())
             self._copiers += 1
+        if plan.prior_examples is not None and len(prior) > plan.prior_examples:
+            # One order for every number, so that a larger prior holds the smaller one.
+            order = derive(self.seed, "prior_examples", user.id).permutation(len(prior))
+            prior = prior.take(np.sort(order[: plan.prior_examples]))
         return Share(replace(user, examples=Examples.concat([prior, private])), prior, private)
 
     def _too_few(self, found: int) -> None:
         total = len(self.population.users)
         reasons = " ".join(finding.text for finding in (*self.examined.findings, *self.findings))
         asked = f"users = {self.plan.users}" if self.plan.users is not None else "an audit needs at least 2 users"
+        if self.plan.disjoint:
+            asked += f" and disjoint = true with seed {self.seed}"
         raise DataError(
             f"{asked}, but only {found} of the {total} in this data set can take part "
             f"({self.population.source.rstrip('.')}). "

@@ -19,15 +19,25 @@ __all__ = ["PriorName", "Mask", "divide", "hold_out", "groups", "require"]
 PriorName: TypeAlias = Literal["random", "chrono", "album"]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
+_NEEDS: Mapping[PriorName, str] = {"chrono": "time", "album": "album"}
+
 
 def require(examples: Examples, prior: PriorName, source: str) -> None:
     """Refuse a prior for which the data set lacks the column."""
-    missing = {"chrono": examples.time is None, "album": examples.album is None}.get(prior, False)
-    if missing:
-        column = {"chrono": "time", "album": "album"}[prior]
+    column = _NEEDS.get(prior)
+    if column is None:
+        return
+    values = getattr(examples, column)
+    if values is None:
         raise DataError(
             f"prior = '{prior}' needs the {column} of every example, which this data set does not have "
             f"({source.rstrip('.')}). Name its {column} column if it has one, or use prior = 'random'."
+        )
+    if column == "album" and not np.issubdtype(values.dtype, np.integer):
+        # NaN is no album: NaNs are one group or many depending on who counts them.
+        raise DataError(
+            f"prior = 'album' needs a whole number for the album of every example, not {values.dtype} "
+            f"({source.rstrip('.')}). Number the albums, and give pictures of no album a number each."
         )
 
 
