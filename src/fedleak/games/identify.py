@@ -51,6 +51,13 @@ class Identify:
     labelled: (
         Annotated[int, Meta(ge=1, description="at most this many labelled updates a person, drawn at random")] | None
     ) = None
+    labelled_rounds: (
+        Annotated[
+            tuple[Annotated[int, Meta(ge=1)], Annotated[int, Meta(ge=1)]],
+            Meta(description="the first and the last round of which the adversary has labelled updates; all if absent"),
+        ]
+        | None
+    ) = None
 
     def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> Asked:
         """Draw who is seen, and ask about everyone but those held out."""
@@ -59,6 +66,9 @@ class Identify:
         if self.seen is not None:
             seen, held = self._divide(len(prior.candidates), rng)
         shadow = _relabel(np.asarray(trace.shadow), np.concatenate([seen, held]), len(prior.candidates))
+        if self.labelled_rounds is not None:
+            first, last = self.labelled_rounds
+            shadow = np.where((trace.round >= first) & (trace.round <= last), shadow, -1)
         if self.labelled is not None:
             shadow = _thin(shadow, self.labelled, rng)
         rows = rows[~np.isin(sender[rows], held)]
