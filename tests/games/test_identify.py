@@ -62,6 +62,13 @@ def test_labelled_updates_can_be_few(run: Path) -> None:
     assert len(asked.questions) == len(ask(run, Identify()).questions)
 
 
+def test_labelled_updates_can_come_from_some_rounds_only(run: Path) -> None:
+    asked = ask(run, Identify(labelled_rounds=(11, 20)))
+    rounds = Trace.open(run / "trace").round
+    assert set(rounds[asked.shadow >= 0]) == set(range(11, 21))
+    assert np.array_equal(asked.questions.updates, ask(run, Identify()).questions.updates)
+
+
 def test_the_same_generator_asks_the_same(run: Path) -> None:
     first, again, other = (ask(run, Identify(seen=0.5), seed) for seed in (1, 1, 2))
     assert first.questions.options == again.questions.options != other.questions.options
