@@ -20,7 +20,7 @@ from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth
 
-__all__ = ["Identify", "UNSEEN", "senders", "anonymous"]
+__all__ = ["Identify", "UNSEEN", "senders", "anonymous", "relabel"]
 
 UNSEEN = "unseen"
 
@@ -65,7 +65,7 @@ class Identify:
         seen, held = np.arange(len(prior.candidates)), np.zeros(0, dtype=np.int64)
         if self.seen is not None:
             seen, held = self._divide(len(prior.candidates), rng)
-        shadow = _relabel(np.asarray(trace.shadow), np.concatenate([seen, held]), len(prior.candidates))
+        shadow = relabel(np.asarray(trace.shadow), np.concatenate([seen, held]), len(prior.candidates))
         if self.labelled_rounds is not None:
             first, last = self.labelled_rounds
             shadow = np.where((trace.round >= first) & (trace.round <= last), shadow, -1)
@@ -126,7 +126,7 @@ def senders(trace: Trace, truth: Truth, prior: Prior) -> IntArray:
     return np.asarray([place[UserId(user)] for user in owners], dtype=np.int64)[np.asarray(trace.device)]
 
 
-def _relabel(shadow: IntArray, kept: IntArray, candidates: int) -> IntArray:
+def relabel(shadow: IntArray, kept: IntArray, candidates: int) -> IntArray:
     """Number the labelled updates by the candidates that are kept; the others are nobody's to the adversary."""
     place = np.full(candidates + 1, -1, dtype=np.int64)
     place[kept] = np.arange(len(kept))
