@@ -20,7 +20,7 @@ from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth
 
-__all__ = ["Identify", "UNSEEN", "senders", "anonymous", "relabel"]
+__all__ = ["Identify", "UNSEEN", "senders", "anonymous", "relabel", "draw_people"]
 
 UNSEEN = "unseen"
 
@@ -85,16 +85,24 @@ class Identify:
 
     def _divide(self, people: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
         assert self.seen is not None
-        held = round(self.held_out * people)
-        seen = round(self.seen * (people - held))
-        if held < 1 or seen < 2 or seen == people - held:
+        seen, unseen, held = draw_people(people, self.seen, self.held_out, rng)
+        if len(held) < 1 or len(seen) < 2 or len(unseen) < 1:
             raise AttackError(
-                f"open world: seen = {self.seen:g} and held_out = {self.held_out:g} of {people} people leave {seen} "
-                f"seen, {people - held - seen} unseen and {held} held out; needed are at least two, one and one. "
-                "Change the shares ([[game]] in the plan), or take more users"
+                f"open world: seen = {self.seen:g} and held_out = {self.held_out:g} of {people} people leave "
+                f"{len(seen)} seen, {len(unseen)} unseen and {len(held)} held out; needed are at least two, one and "
+                "one. Change the shares ([[game]] in the plan), or take more users"
             )
-        order = rng.permutation(people)
-        return np.sort(order[:seen]), np.sort(order[seen : seen + held])
+        return seen, held
+
+
+def draw_people(
+    people: int, seen: float, held_out: float, rng: np.random.Generator
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Divide people at random into seen, unseen and held out; `seen` is a share of those who are not held out."""
+    held = round(held_out * people)
+    known = round(seen * (people - held))
+    order = rng.permutation(people)
+    return np.sort(order[:known]), np.sort(order[known + held :]), np.sort(order[known : known + held])
 
 
 def anonymous(trace: Trace) -> IntArray:
