@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from fedleak.errors import AttackError, did_you_mean
 from fedleak.games.game import Questions
 from fedleak.views.view import View
 
-__all__ = ["Features", "features", "unit", "layer_name", "spread"]
+__all__ = ["Features", "features", "labelled", "unit", "layer_name", "spread"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,13 @@ def layer_name(view: View, layer: str) -> str:
 
 
 def features(view: View, questions: Questions, layer: str) -> Features:
+    """Read one layer of the updates that matter, where the options are the candidates."""
+    found = labelled(view, questions, layer)
+    # In the open world the candidates after the last option are strangers to learn `unseen` from.
+    return replace(found, who=np.minimum(found.who, len(questions.options) - 1))
+
+
+def labelled(view: View, questions: Questions, layer: str) -> Features:
     """Read one layer of the updates that matter; nothing else is loaded from disk."""
     updates = view.updates
     shadows = np.flatnonzero(updates.shadow >= 0)
@@ -42,8 +49,7 @@ def features(view: View, questions: Questions, layer: str) -> Features:
     table = updates.layer(layer_name(view, layer))
     return Features(
         known=unit(np.asarray(table[shadows], dtype=np.float32)),
-        # In the open world the candidates after the last option are strangers to learn `unseen` from.
-        who=np.minimum(updates.shadow[shadows], len(questions.options) - 1),
+        who=updates.shadow[shadows],
         asked=unit(np.asarray(table[questions.updates], dtype=np.float32)),
     )
 

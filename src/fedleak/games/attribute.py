@@ -1,0 +1,139 @@
+"""The `attribute` game: which group does the sender of this update belong to?
+
+Two settings that must not be mixed up (Orekondy et al., 2020, section 6.1.3, has only the first). Where the people are
+known, the adversary has other data of the very people it is asked about, so that finding the person finds the
+attribute. Where they are new, it has learnt from some people and is asked about others: then the attribute itself shows
+in the updates.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+from msgspec import Meta
+
+from fedleak.core import IntArray
+from fedleak.errors import AttackError, did_you_mean
+from fedleak.games.game import Answers, Asked, Questions
+from fedleak.games.identify import anonymous, relabel, senders
+from fedleak.trace.prior import Prior
+from fedleak.trace.reader import Trace
+from fedleak.trace.truth import Truth
+
+__all__ = ["Attribute", "AttributeQuestions", "banded"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttributeQuestions(Questions):
+    """The options are the attribute's values, and the adversary knows them of the people it has data of."""
+
+    labels: IntArray  # (the prior's candidates,): index of each one's value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attribute:
+    """Ask for an attribute of the person behind an anonymous update; people without it are left out."""
+
+    name: ClassVar[str] = "attribute"
+    summary: ClassVar[str] = "Which group does the sender of this update belong to?"
+    metrics: ClassVar[tuple[str, ...]] = ("top1", "ap")
+
+    attribute: Annotated[str, Meta(min_length=1, description="which attribute of the people is asked for")]
+    people: Annotated[
+        Literal["known", "new"],
+        Meta(
+            description="known: the adversary has prior data and the attribute of the people it is asked about; new: "
+            "only of others, the people being divided in two"
+        ),
+    ] = "known"
+    train_share: Annotated[
+        float, Meta(gt=0, lt=1, description="new people: the share of each group that the adversary learns from")
+    ] = 0.5
+    bands: Annotated[
+        tuple[float, ...],
+        Meta(description="cut a numeric attribute into groups at these values: [20, 30] gives <20, 20-<30 and >=30"),
+    ] = ()
+
+    def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> Asked:
+        """Divide the people if they are to be new, and ask about every anonymous update of those asked about."""
+        sender, rows = senders(trace, truth, prior), anonymous(trace)
+        options, value = self._groups([truth.attributes.get(user, {}) for user in prior.candidates])
+        learnt = about = np.flatnonzero(value >= 0)
+        if self.people == "new":
+            learnt, about = self._divide(options, value, rng)
+        rows = rows[np.isin(sender[rows], about)]
+        if len(rows) == 0:
+            raise AttackError(f"{trace.folder}: none of the people asked about sent an update; train more rounds")
+        return Asked(
+            questions=AttributeQuestions(updates=rows, options=options, labels=value[learnt]),
+            answers=Answers(right=value[sender[rows]], who=sender[rows], people=tuple(map(str, prior.candidates))),
+            prior=prior.take(learnt),
+            shadow=relabel(np.asarray(trace.shadow), learnt, len(prior.candidates)),
+        )
+
+    def _groups(self, people: Sequence[Mapping[str, str]]) -> tuple[tuple[str, ...], IntArray]:
+        """The values that occur, and which one everybody has; -1 for people without."""
+        given = [about.get(self.attribute) for about in people]
+        if all(value is None for value in given):
+            known = {name for about in people for name in about}
+            raise AttackError(
+                f"nobody has the attribute '{self.attribute}'{did_you_mean(self.attribute, known)}"
+                + ("" if known else "; this data set says nothing about its people")
+            )
+        if self.bands:
+            options, value = banded(given, self.bands, self.attribute)
+        else:
+            options = tuple(sorted({v for v in given if v is not None}))
+            value = np.array([-1 if v is None else options.index(v) for v in given], dtype=np.int64)
+        if len(options) < 2:
+            raise AttackError(
+                f"everybody's '{self.attribute}' is '{options[0]}': there is nothing to infer. "
+                "Choose another attribute" + (" or other bands" if self.bands else "")
+            )
+        return options, value
+
+    def _divide(self, options: Sequence[str], value: IntArray, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+        """Divide each group by the same share: a group that is only asked about could not be learnt."""
+        learnt, about = [], []
+        for index, option in enumerate(options):
+            group = rng.permutation(np.flatnonzero(value == index))
+            if len(group) < 2:
+                raise AttackError(
+                    f"only one person's '{self.attribute}' is '{option}', so it cannot be learnt from one person "
+                    'and asked of another; take more users, join groups with bands, or set people = "known"'
+                )
+            count = min(max(1, round(self.train_share * len(group))), len(group) - 1)
+            learnt.append(group[:count])
+            about.append(group[count:])
+        return np.sort(np.concatenate(learnt)), np.sort(np.concatenate(about))
+
+
+def banded(given: Sequence[str | None], cuts: Sequence[float], attribute: str) -> tuple[tuple[str, ...], IntArray]:
+    """Cut numbers into groups; those that nobody is in are left out.
+
+    >>> banded(["19", "20", None, "44"], [20, 30], "age")
+    (('<20', '20-<30', '>=30'), array([ 0,  1, -1,  2]))
+    """
+    if sorted(set(cuts)) != list(cuts):
+        raise AttackError(f"bands = {list(cuts)}: expected numbers that rise")
+    names = [
+        f"<{cuts[0]:g}",
+        *(f"{low:g}-<{high:g}" for low, high in itertools.pairwise(cuts)),
+        f">={cuts[-1]:g}",
+    ]
+    value = np.full(len(given), -1, dtype=np.int64)
+    for i, text in enumerate(given):
+        if text is not None:
+            try:
+                value[i] = bisect.bisect_right(cuts, float(text))
+            except ValueError:
+                raise AttackError(
+                    f"bands cut a number into groups, but somebody's '{attribute}' is '{text}'; leave bands out"
+                ) from None
+    present = np.unique(value[value >= 0])
+    return tuple(names[i] for i in present), np.where(value < 0, -1, np.searchsorted(present, value))
