@@ -19,10 +19,11 @@ from fedleak.population.population import Examples
 from fedleak.trace.files import open_regular, private_folder, write_atomic
 from fedleak.trace.sealed import seal, unseal
 
-__all__ = ["Prior"]
+__all__ = ["Prior", "Background"]
 
 _KIND, _VERSION, _FILE = "fedleak-prior", 1, "prior.json"
 _COLUMNS = tuple(field.name for field in fields(Examples))
+_SHOWN = ("x", "y")  # what is kept of background examples
 
 
 class _Content(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -31,6 +32,17 @@ class _Content(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     columns: Mapping[str, int]  # column -> CRC-32 of its .npy file
     task: Task
     outputs: Annotated[int, msgspec.Meta(ge=1)]
+    attributes: tuple[Mapping[str, str], ...] = ()
+    background: Mapping[str, int] = {}  # column -> CRC-32 of its file; none where there is no background
+    traits: tuple[str, ...] = ()  # the columns of what background examples show
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Background:
+    """Public examples of other people, and which of them show what: a set can be curated from it."""
+
+    examples: Examples
+    shows: Mapping[str, npt.NDArray[np.bool_]]  # trait -> by example
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,35 +53,52 @@ class Prior:
     examples: tuple[Examples, ...]  # by candidate
     task: Task
     outputs: int  # classes, vocabulary size, or 1
+    attributes: tuple[Mapping[str, str], ...] = ()  # by candidate: facts about the person; () where none are known
+    background: Background | None = None
 
     def take(self, candidates: IntArray) -> Prior:
-        """What an adversary has who knows only these candidates, in this order."""
+        """What an adversary has who knows only these candidates, in this order.
+
+        The background is left out: a game that gives it to the adversary does so in its questions.
+        """
         return replace(
             self,
             candidates=tuple(self.candidates[i] for i in candidates),
             examples=tuple(self.examples[i] for i in candidates),
+            attributes=tuple(self.attributes[i] for i in candidates) if self.attributes else (),
+            background=None,
         )
 
     def save(self, folder: Path) -> None:
         """Write each column of all candidates as one .npy file, then the index that makes them count."""
         private_folder(folder)
         checksums: dict[str, int] = {}
+        behind: dict[str, int] = {}
+        traits: tuple[str, ...] = ()
         for name in _COLUMNS:
             parts = [getattr(examples, name) for examples in self.examples]
             if all(part is None for part in parts):
                 continue
             if any(part is None for part in parts):
                 raise ValueError(f"some candidates have '{name}' and some have not")
-            buffer = io.BytesIO()
-            np.save(buffer, np.concatenate(parts), allow_pickle=False)
-            write_atomic(folder / f"{name}.npy", buffer.getvalue())
-            checksums[name] = zlib.crc32(buffer.getbuffer())
+            checksums[name] = _save(folder / f"{name}.npy", np.concatenate(parts))
+        if self.background is not None:
+            traits = tuple(self.background.shows)
+            for name in _SHOWN:
+                if (column := getattr(self.background.examples, name)) is not None:
+                    behind[name] = _save(folder / f"background-{name}.npy", column)
+            seen = np.array([self.background.shows[trait] for trait in traits], dtype=np.uint8)
+            shape = (len(self.background.examples), len(traits))
+            behind["shows"] = _save(folder / "background-shows.npy", seen.T.reshape(shape))
         content = _Content(
             candidates=self.candidates,
             counts=tuple(map(len, self.examples)),
             columns=checksums,
             task=self.task,
             outputs=self.outputs,
+            attributes=self.attributes,
+            background=behind,
+            traits=traits,
         )
         seal(folder / _FILE, _KIND, _VERSION, content)
 
@@ -80,6 +109,8 @@ class Prior:
         path = folder / _FILE
         if len(content.counts) != len(content.candidates) or len(set(content.candidates)) < len(content.candidates):
             raise TraceError(f"{path} does not give every candidate one number of examples")
+        if content.attributes and len(content.attributes) != len(content.candidates):
+            raise TraceError(f"{path} has attributes of {len(content.attributes)} for {len(content.candidates)} people")
         if "x" not in content.columns or not set(content.columns) <= set(_COLUMNS):
             raise TraceError(f"{path} names the columns {', '.join(content.columns)}; known: {', '.join(_COLUMNS)}")
         columns = {name: _load(folder / f"{name}.npy", crc) for name, crc in content.columns.items()}
@@ -95,7 +126,29 @@ class Prior:
             ),
             task=content.task,
             outputs=content.outputs,
+            attributes=content.attributes,
+            background=_background(folder, content) if content.background else None,
         )
+
+
+def _background(folder: Path, content: _Content) -> Background:
+    path = folder / _FILE
+    if not {"x", "shows"} <= set(content.background) <= {*_SHOWN, "shows"}:
+        raise TraceError(f"{path} names the background columns {', '.join(content.background)}")
+    columns = {name: _load(folder / f"background-{name}.npy", crc) for name, crc in content.background.items()}
+    shows = columns.pop("shows")
+    if shows.shape != (len(columns["x"]), len(content.traits)) or any(len(c) != len(shows) for c in columns.values()):
+        raise TraceError(f"{path}: the columns of the background differ in length; restore it from a copy")
+    return Background(
+        examples=Examples(**columns), shows={trait: shows[:, i] > 0 for i, trait in enumerate(content.traits)}
+    )
+
+
+def _save(path: Path, column: npt.NDArray[Any]) -> int:
+    buffer = io.BytesIO()
+    np.save(buffer, column, allow_pickle=False)
+    write_atomic(path, buffer.getvalue())
+    return zlib.crc32(buffer.getbuffer())
 
 
 def _load(path: Path, crc: int) -> npt.NDArray[Any]:

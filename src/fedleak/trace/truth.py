@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -26,6 +26,9 @@ class Truth:
     device_user: Mapping[str, UserId]  # pseudonym of a device -> its owner
     attributes: Mapping[UserId, Mapping[str, str]]
     class_counts: Mapping[UserId, list[int]] | None = None  # of the private data; None where there are no classes
+    traits: Mapping[UserId, Mapping[str, float]] = field(
+        default_factory=dict
+    )  # share of the private data that shows it
 
     def save(self, folder: Path) -> None:
         """Write truth.json, for the owner's eyes only."""
@@ -38,7 +41,10 @@ class Truth:
         content = unseal(folder / _FILE, _KIND, _VERSION, _Content)
         known = set(content.users)
         strangers = (
-            set(content.device_user.values()) | set(content.attributes) | set(content.class_counts or ())
+            set(content.device_user.values())
+            | set(content.attributes)
+            | set(content.class_counts or ())
+            | set(content.traits)
         ) - known
         if strangers:
             raise TraceError(f"{folder / _FILE} speaks of '{min(strangers)}', who is not among its users")
@@ -49,6 +55,7 @@ class Truth:
             class_counts=None
             if content.class_counts is None
             else {UserId(user): counts for user, counts in content.class_counts.items()},
+            traits={UserId(user): shares for user, shares in content.traits.items()},
         )
 
 
@@ -57,3 +64,4 @@ class _Content(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     device_user: Mapping[str, str]
     attributes: Mapping[str, Mapping[str, str]]
     class_counts: Mapping[str, list[int]] | None
+    traits: Mapping[str, Mapping[str, float]] = {}
