@@ -72,6 +72,7 @@ class Task(enum.Enum):
     """What the federation learns; it decides the loss, the utility metric and the shape of the labels."""
 
     CLASSIFY = "classify"  # y: int class per example; accuracy
+    MULTI_LABEL = "multi-label"  # y: (examples, classes), 1 where a class is present; mean average precision of classes
     NEXT_TOKEN = "next-token"  # x: token ids, shifted by one against themselves; top-5 accuracy
     REGRESS = "regress"  # y: float per example; mean absolute error
 

@@ -111,6 +111,8 @@ def test_histograms_count_classes_or_predicted_words() -> None:
     assert histogram(classes, Task.CLASSIFY, 4).tolist() == [0.25, 0, 0.75, 0]
     words = Examples(x=np.array([[3, 1, 2, 0], [3, 2, 2, 2]]))  # the first word is never predicted, 0 pads
     assert histogram(words, Task.NEXT_TOKEN, 4) == pytest.approx([0, 0.2, 0.8, 0])
+    several = replace(classes, y=np.array([[1, 0, 1], [0, 0, 1]], np.float32))
+    assert histogram(several, Task.MULTI_LABEL, 3).tolist() == [0.5, 0, 1]
     with pytest.raises(AttackError, match="needs class labels"):
         histogram(replace(classes, y=None), Task.CLASSIFY, 4)
 

@@ -100,6 +100,8 @@ def client_update(
                 loss = F.cross_entropy(outputs.flatten(0, 1), x[:, 1:].flatten(), ignore_index=0)
             elif task is Task.CLASSIFY:
                 loss = F.cross_entropy(module(x), torch.tensor(batch.y))
+            elif task is Task.MULTI_LABEL:
+                loss = F.binary_cross_entropy_with_logits(module(x), torch.tensor(batch.y))
             else:
                 loss = F.mse_loss(module(x).squeeze(1), torch.tensor(batch.y))
             loss.backward()  # type: ignore[no-untyped-call]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,12 @@ SIZES = (23, 1, 10, 40, 7, 23, 12)  # ragged last batches, one example, exact mu
 
 def images(n: int, rng: np.random.Generator, shape: tuple[int, ...]) -> Examples:
     return Examples(x=rng.random((n, *shape), dtype=np.float32), y=rng.integers(0, 5, n))
+
+
+def several(rows: Examples) -> Examples:
+    """With two classes an example, in rows of 0 and 1."""
+    assert rows.y is not None
+    return replace(rows, y=(np.eye(5) + np.eye(5)[::-1])[rows.y].clip(max=1).astype(np.float32))
 
 
 def sentences(n: int, rng: np.random.Generator, length: int = 9) -> Examples:
@@ -60,6 +67,12 @@ CASES: dict[str, Case] = {
         Signature(Task.CLASSIFY, (3, 28, 28), 5),
         lambda: PlainCnn(3, 28, 5, 5),
         lambda n, rng: images(n, rng, (3, 28, 28)),
+    ),
+    "cnn-multi-label": (
+        Cnn(),
+        Signature(Task.MULTI_LABEL, (1, 8, 8), 5),
+        lambda: PlainCnn(1, 8, 5, 3),
+        lambda n, rng: several(images(n, rng, (1, 8, 8))),
     ),
     "word-lm": (
         WordLm(embedding=8, hidden=12),

@@ -19,7 +19,7 @@ from fedleak.federation.model import Signature, Tensors
 from fedleak.federation.models.cnn import Cnn
 from fedleak.federation.models.mlp import Mlp
 from fedleak.federation.models.recurrent import Rating, WordLm
-from fedleak.federation.utility import METRICS, centralised, chance, evaluate
+from fedleak.federation.utility import METRICS, centralised, chance, evaluate, judge, nearest
 from fedleak.plan.plan import FederationPlan
 from fedleak.population.population import Examples
 
@@ -92,6 +92,7 @@ def test_a_test_set_with_nothing_to_predict_is_explained() -> None:
 def test_every_task_has_a_metric_and_a_direction() -> None:
     assert {task: (m.name, m.higher_is_better) for task, m in METRICS.items()} == {
         Task.CLASSIFY: ("accuracy", True),
+        Task.MULTI_LABEL: ("ap", True),
         Task.NEXT_TOKEN: ("top5", True),
         Task.REGRESS: ("mae", False),
     }
@@ -153,3 +154,43 @@ def test_a_token_outside_the_vocabulary_is_refused_rather_than_read_from_a_neigh
     model = WordLm(embedding=4, hidden=4).build(Signature(Task.NEXT_TOKEN, (3,), 5))
     with pytest.raises(DataError, match="token 5 is outside"):
         evaluate(model, initial(model, 0), Examples(x=np.array([[2, 5, 3]])), Task.NEXT_TOKEN)
+
+
+def test_several_labels_are_measured_by_the_mean_precision_of_the_classes_that_are_shown() -> None:
+    # Class 0 is ranked right first, wrong second, right third: (1 + 2/3) / 2; class 1 is shown by nobody.
+    y = np.array([[1, 0, 1], [0, 0, 0], [1, 0, 0]], dtype=np.float32)
+    scores = np.array([[3, 9, 1], [2, 9, 0], [1, 9, 0]], dtype=np.float32)
+    assert judge(scores, y, Task.MULTI_LABEL) == pytest.approx(((1 + 2 / 3) / 2 + 1) / 2)
+    assert judge(np.full((3, 3), np.nan), y, Task.MULTI_LABEL) == pytest.approx((2 / 3 + 1 / 3) / 2)
+    with pytest.raises(TrainingError, match="no test example shows any of the classes"):
+        judge(scores, np.zeros((3, 3)), Task.MULTI_LABEL)
+
+
+def test_chance_with_several_labels_is_how_often_they_occur_and_what_a_constant_model_scores() -> None:
+    y = np.array([[1, 0], [1, 0], [0, 1], [1, 0]], dtype=np.float32)
+    rows = Examples(x=np.zeros((4, 1), dtype=np.float32), y=y)
+    assert chance(rows, rows, Task.MULTI_LABEL) == pytest.approx((3 / 4 + 1 / 4) / 2)
+    assert evaluate(Says(1.0, -2.0), {}, rows, Task.MULTI_LABEL) == pytest.approx(1 / 2)
+
+
+def test_nearest_neighbours_vote_average_and_rank() -> None:
+    x = np.array([[0.0], [0.1], [0.2], [9.0], [9.1], [9.2]], dtype=np.float32)
+    test = np.array([[0.15], [8.9], [0.0]], dtype=np.float32)
+
+    def score(task: Task, known: list[object], asked: list[object]) -> float | None:
+        kind = np.int64 if task is Task.CLASSIFY else np.float32
+        train = Examples(x=x, y=np.array(known, dtype=kind))
+        return nearest(train, Examples(x=test, y=np.array(asked, dtype=kind)), task, k=3)
+
+    assert score(Task.CLASSIFY, [0, 0, 1, 2, 2, 0], [0, 2, 1]) == pytest.approx(2 / 3)
+    assert score(Task.REGRESS, [1, 1, 4, 5, 5, 5], [2, 5, 3]) == pytest.approx(1 / 3)
+    shown = [[1, 0], [1, 0], [1, 1], [0, 1], [0, 1], [0, 1]]
+    # Class 1: shares 1/3, 1, 1/3; the one right answer shares its place with a wrong one: precision 1/3.
+    assert score(Task.MULTI_LABEL, shown, [[1, 1], [0, 0], [1, 0]]) == pytest.approx((1 + 1 / 3) / 2)
+
+
+def test_nearest_neighbours_make_do_with_few_examples_and_do_not_read_text() -> None:
+    one = Examples(x=np.zeros((1, 2), dtype=np.float32), y=np.array([1]))
+    assert nearest(one, one, Task.CLASSIFY) == 1.0
+    words = Examples(x=np.array([[2, 3]]), y=np.array([4.0], dtype=np.float32))
+    assert nearest(words, words, Task.REGRESS) is None

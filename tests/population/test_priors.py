@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from people import examples
 
-from fedleak.core import Task, derive
+from fedleak.core import FloatArray, derive
 from fedleak.errors import DataError
 from fedleak.population import priors
 from fedleak.population.population import Examples
@@ -128,11 +130,12 @@ def test_a_prior_without_its_column_is_refused_by_name(prior: PriorName, column:
         priors.require(examples([1, 2]), prior, "a source")
 
 
-@given(owned(), SHARES, st.booleans(), st.sampled_from([Task.CLASSIFY, Task.REGRESS]), st.integers(0, 5))
+@given(owned(), SHARES, st.booleans(), st.sampled_from([np.int64, np.float32]), st.integers(0, 5))
 def test_what_is_held_out_for_utility_divides_no_document_and_leaves_two_groups(
-    rows: Examples, share: float, albums: bool, task: Task, seed: int
+    rows: Examples, share: float, albums: bool, labels: type[np.generic], seed: int
 ) -> None:
-    held = priors.hold_out(rows, share, derive(seed), albums=albums, task=task)
+    assert rows.y is not None
+    held = priors.hold_out(replace(rows, y=rows.y.astype(labels)), share, derive(seed), albums=albums)
     group = priors.groups(rows, albums=albums)
     assert not set(group[held]) & set(group[~held])
     assert len(set(group[~held])) >= min(2, len(set(group)))
@@ -140,5 +143,30 @@ def test_what_is_held_out_for_utility_divides_no_document_and_leaves_two_groups(
 
 def test_about_the_asked_share_is_held_out() -> None:
     rows = examples(range(100), document=np.repeat(np.arange(50), 2))
-    held = priors.hold_out(rows, 0.2, derive(0), albums=False, task=Task.NEXT_TOKEN)
+    held = priors.hold_out(rows, 0.2, derive(0), albums=False)
     assert held.sum() == 20
+
+
+@given(
+    arrays(np.float32, st.tuples(st.integers(2, 40), st.integers(1, 6)), elements=st.sampled_from([0, 1])),
+    st.sampled_from([0.25, 0.5, 0.75]),
+    st.integers(0, 5),
+)
+def test_several_labels_an_example_are_divided_onto_two_sides(y: FloatArray, share: float, seed: int) -> None:
+    known = priors.divide(examples(range(len(y)), y=y), "random", share, derive(seed))
+    assert known is not None
+    assert 0 < known.sum() < len(y)
+
+
+def test_labels_of_several_an_example_are_shared_more_evenly_than_by_chance() -> None:
+    def unevenness(stratify: bool) -> float:
+        found = []
+        for seed in range(30):
+            y = (derive(seed, "labels").random((40, 10)) < 0.3).astype(np.float32)
+            known = priors.divide(examples(range(40), y=y), "random", 0.5, derive(seed), stratify=stratify)
+            assert known is not None
+            assert abs(int(known.sum()) - 20) <= 3
+            found.append(np.abs(y[known].sum(axis=0) - y[~known].sum(axis=0)).mean())
+        return float(np.mean(found))
+
+    assert unevenness(True) < 0.7 * unevenness(False)

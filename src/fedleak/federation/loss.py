@@ -17,11 +17,13 @@ __all__ = ["task_of", "inputs", "total"]
 
 
 def task_of(examples: Examples) -> Task:
-    """Tell the task from the labels: classes, numbers, or none where the text itself is predicted."""
+    """Tell the task from the labels: classes, rows of classes, numbers, or none where the text itself is predicted."""
     if examples.y is None:
         if not np.issubdtype(examples.x.dtype, np.integer):
             raise DataError("the examples have no labels, and only text can be learnt without; give each one a label")
         return Task.NEXT_TOKEN
+    if examples.y.ndim == 2:
+        return Task.MULTI_LABEL
     return Task.CLASSIFY if np.issubdtype(examples.y.dtype, np.integer) else Task.REGRESS
 
 
@@ -48,6 +50,9 @@ def total(
         raise DataError(f"the task '{task.value}' needs a label for each example")
     if task is Task.CLASSIFY:
         losses = F.cross_entropy(outputs.flatten(0, 1), y.view(-1), reduction="none")
+    elif task is Task.MULTI_LABEL:
+        # The mean over classes, not the sum: the step then does not grow with the number of classes.
+        losses = F.binary_cross_entropy_with_logits(outputs.flatten(0, 1), y.float(), reduction="none").mean(1)
     else:
         losses = (outputs.flatten() - y.view(-1)).square()
     return torch.dot(losses, share.reshape(-1))

@@ -1,12 +1,16 @@
-"""How good the trained model is, beside the best constant answer and beside training on everyone's data at once."""
+"""How good the trained model is, beside a constant answer, the nearest neighbours and training in one place."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
+from sklearn.metrics import average_precision_score
+from sklearn.neighbors import NearestNeighbors
 
 from fedleak.core import Params, Task, derive
 from fedleak.errors import TrainingError
@@ -18,7 +22,7 @@ from fedleak.federation.model import Model
 from fedleak.plan.plan import FederationPlan
 from fedleak.population.population import Examples
 
-__all__ = ["Metric", "METRICS", "evaluate", "chance", "centralised"]
+__all__ = ["Metric", "METRICS", "evaluate", "judge", "nearest", "chance", "centralised"]
 
 _SPECIAL = 2  # tokens 0 (padding) and 1 (unknown): nobody wants them predicted
 _AT_ONCE = 256  # examples: bounds the memory of an evaluation
@@ -34,6 +38,7 @@ class Metric:
 
 METRICS: Mapping[Task, Metric] = {
     Task.CLASSIFY: Metric("accuracy", True),
+    Task.MULTI_LABEL: Metric("ap", True),
     Task.NEXT_TOKEN: Metric("top5", True),
     Task.REGRESS: Metric("mae", False),
 }
@@ -43,42 +48,76 @@ def evaluate(model: Model, weights: Params, test: Examples, task: Task) -> float
     """Measure a model on held-out examples, by the task's metric."""
     values = tensors(model, weights)
     pool = Pool.of([test], ["test"])
-    scores = []
+    found = []
     with one_thread(), torch.inference_mode():
         for start in range(0, len(test), _AT_ONCE):
             x = pool.x[start : start + _AT_ONCE]
             outputs = model.forward(values, inputs(task, x).unsqueeze(0)).squeeze(0)
-            if task is Task.NEXT_TOKEN:
-                targets = x[:, 1:]
-                wanted = targets >= _SPECIAL
-                best = outputs[wanted][:, _SPECIAL:].topk(min(5, outputs.shape[-1] - _SPECIAL)).indices + _SPECIAL
-                scores.append((best == targets[wanted].unsqueeze(1)).any(1).double())
-            else:
-                y = _labels(pool, start)
-                scores.append(
-                    (outputs.argmax(1) == y).double()
-                    if task is Task.CLASSIFY
-                    else (outputs.flatten() - y).abs().double()
-                )
-    return _average(torch.cat(scores))
+            # A vocabulary of scores for each word is too much to keep until the end.
+            found.append(_hits(outputs, x) if task is Task.NEXT_TOKEN else outputs)
+    whole = torch.cat(found).numpy()
+    return _average(whole) if task is Task.NEXT_TOKEN else judge(whole, test.y, task)
 
 
-def _labels(pool: Pool, start: int) -> torch.Tensor:
-    if pool.y is None:
+def _hits(outputs: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """Whether each word that follows is among the five likeliest."""
+    targets = x[:, 1:]
+    wanted = targets >= _SPECIAL
+    best = outputs[wanted][:, _SPECIAL:].topk(min(5, outputs.shape[-1] - _SPECIAL)).indices + _SPECIAL
+    return (best == targets[wanted].unsqueeze(1)).any(1)
+
+
+def judge(outputs: npt.NDArray[Any], y: npt.NDArray[Any] | None, task: Task) -> float:
+    """Measure answers, one row of outputs per example, against the labels."""
+    if y is None:
         raise TrainingError("utility cannot be measured: the test examples have no labels")
-    return pool.y[start : start + _AT_ONCE]
+    if task is Task.MULTI_LABEL:
+        return _precision(outputs, y)
+    return _average(outputs.argmax(1) == y if task is Task.CLASSIFY else np.abs(outputs.reshape(-1) - y))
+
+
+def _precision(scores: npt.NDArray[Any], y: npt.NDArray[Any]) -> float:
+    """The mean over classes of the average precision of a ranking of the examples; classes nobody shows are left out.
+
+    A model that has diverged ranks nothing, and scores as one that says the same about every example.
+    """
+    present = np.flatnonzero(y.any(axis=0))
+    if not len(present):
+        raise TrainingError("utility cannot be measured: no test example shows any of the classes")
+    ranked = np.nan_to_num(scores, nan=0.0, posinf=0.0, neginf=0.0)
+    return float(np.mean([average_precision_score(y[:, c], ranked[:, c]) for c in present]))
+
+
+def nearest(train: Examples, test: Examples, task: Task, k: int = 10) -> float | None:
+    """What the k nearest training examples say, by plain distance: a yardstick that learns nothing (Table 2).
+
+    None for text, whose token ids have no distance.
+    """
+    if np.issubdtype(train.x.dtype, np.integer) or train.y is None:
+        return None
+    flat = [examples.x.reshape(len(examples), -1) for examples in (train, test)]
+    index = NearestNeighbors(n_neighbors=min(k, len(train)), algorithm="brute").fit(flat[0])
+    near = index.kneighbors(flat[1], return_distance=False)
+    labels = np.eye(int(train.y.max()) + 1, dtype=np.float32)[train.y] if task is Task.CLASSIFY else train.y
+    # Ties between classes go to the lower one, as everywhere that argmax decides.
+    return judge(labels[near].mean(axis=1), test.y, task)
 
 
 def chance(train: Examples, test: Examples, task: Task) -> float:
-    """The best answer that never looks at the input: the commonest class, the five commonest words, the median."""
+    """The best answer that never looks at the input: the commonest class, the five commonest words, the median.
+
+    Whoever ranks examples without looking at them finds a class as often as it occurs.
+    """
     if task is Task.NEXT_TOKEN:
         seen, wanted = (_words(examples) for examples in (train, test))
         common = np.argsort(-np.bincount(seen), kind="stable")[:5]
-        return _average(torch.from_numpy(np.isin(wanted, common)).double())
+        return _average(np.isin(wanted, common))
     if train.y is None or test.y is None:
         raise TrainingError("chance cannot be told: the examples have no labels")
     if task is Task.CLASSIFY:
         return float(np.mean(test.y == np.bincount(train.y).argmax()))
+    if task is Task.MULTI_LABEL:
+        return judge(np.zeros(test.y.shape), test.y, task)
     return float(np.mean(np.abs(test.y - np.median(train.y))))
 
 
@@ -88,10 +127,10 @@ def _words(examples: Examples) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     return found
 
 
-def _average(scores: torch.Tensor) -> float:
+def _average(scores: npt.NDArray[Any]) -> float:
     if not len(scores):
         raise TrainingError("utility cannot be measured: the test examples hold nothing to predict")
-    return float(scores.mean())
+    return float(scores.mean(dtype=np.float64))
 
 
 def centralised(model: Model, examples: Examples, settings: FederationPlan, seed: int) -> Params:

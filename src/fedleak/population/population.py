@@ -19,7 +19,8 @@ class Examples:
     """Examples of one user (or of a test or background set), one row each, in columns of equal length."""
 
     x: npt.NDArray[Any]  # float32 features or images in [0, 1] (channel, height, width); int64 token ids, 0 pads
-    y: npt.NDArray[Any] | None = None  # int64 classes or float32 ratings; None where the text itself is predicted
+    # int64 classes, float32 ratings, or float32 rows of 0 and 1 by class; None where the text itself is predicted
+    y: npt.NDArray[Any] | None = None
     time: npt.NDArray[np.float64] | None = None  # days since 1970; NaN where unknown
     album: npt.NDArray[np.int64] | None = None  # examples taken on one occasion
     document: npt.NDArray[np.int64] | None = None  # sentences of one document never lie on both sides of a split

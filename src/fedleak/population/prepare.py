@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fedleak.core import Task, UserId, derive
 from fedleak.errors import DataError
@@ -71,6 +73,7 @@ def _check(population: Population, plan: PopulationPlan) -> None:
                     f"user '{user.id}' has examples without labels, but the task is to {population.task.value}. "
                     "Give every example a label, or choose a task that needs none."
                 )
+            _check_labels(user.id, user.examples.y, population)
     for column in (field.name for field in fields(Examples)):
         without = [user.id for user in owners if getattr(user.examples, column) is None]
         if 0 < len(without) < len(owners):
@@ -82,6 +85,18 @@ def _check(population: Population, plan: PopulationPlan) -> None:
         priors.require(user.examples, plan.prior, population.source)
     if plan.disjoint and plan.users is None:
         raise DataError("disjoint = true needs users = N in [population]: with everyone in every run nobody is left")
+
+
+def _check_labels(user: UserId, y: npt.NDArray[Any], population: Population) -> None:
+    """Refuse labels of the wrong shape; the loss would broadcast them into nonsense."""
+    if population.task is not Task.MULTI_LABEL:
+        if y.ndim != 1:
+            raise DataError(f"user '{user}': labels of shape {y.shape} where each example needs exactly one")
+    elif y.ndim != 2 or y.shape[1] != population.outputs or not np.isin(y, (0, 1)).all():
+        raise DataError(
+            f"user '{user}': labels of shape {y.shape}, but the task is multi-label: each example needs a row of "
+            f"{population.outputs} values, 1 where it shows a class and 0 where it does not"
+        )
 
 
 def _set_aside(
@@ -182,9 +197,7 @@ class _Draw:
             # In the order of the data, so that a user without times keeps what order there is.
             examples = examples.take(np.sort(rng.permutation(len(examples))[: plan.examples]))
         if self.population.test is None:
-            held = priors.hold_out(
-                examples, plan.test_share, rng, albums=plan.prior == "album", task=self.population.task
-            )
+            held = priors.hold_out(examples, plan.test_share, rng, albums=plan.prior == "album")
             self._held[user.id] = examples.take(held)
             examples = examples.take(~held)
         known = priors.divide(

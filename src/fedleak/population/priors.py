@@ -10,7 +10,7 @@ import numpy.typing as npt
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from fedleak.core import IntArray, Task
+from fedleak.core import IntArray
 from fedleak.errors import DataError
 from fedleak.population.population import Examples
 
@@ -102,14 +102,48 @@ def _stratified(y: npt.NDArray[Any], share: float, rng: np.random.Generator) -> 
     return mask if 0 < mask.sum() < n else None
 
 
+def _stratified_rows(y: npt.NDArray[Any], share: float, rng: np.random.Generator) -> Mask | None:
+    """The same where an example has several labels, as nearly as that goes (Sechidis et al., 2011).
+
+    The rarest label is dealt out first: each of its examples goes to the side that still wants it most.
+    """
+    n = len(y)
+    shares = np.array([1 - share, share])
+    wanted = shares[:, None] * y.sum(axis=0)  # (side, label)
+    room = shares * n
+    side = np.full(n, -1)
+    while (free := np.flatnonzero(side < 0)).size:
+        left = y[free].sum(axis=0)
+        rows = free
+        label = None
+        if left.any():
+            label = int(np.argmin(np.where(left > 0, left, np.inf)))
+            rows = free[y[free, label] > 0]
+        for row in rng.permutation(rows):
+            claim = room if label is None else wanted[:, label]
+            chosen = int(np.lexsort((rng.random(2), room, np.round(claim, 9)))[-1])
+            side[row] = chosen
+            wanted[chosen] -= y[row]
+            room[chosen] -= 1
+    mask: Mask = side == 1
+    return mask if 0 < mask.sum() < n else None
+
+
+def _even(y: npt.NDArray[Any] | None) -> Callable[[npt.NDArray[Any], float, np.random.Generator], Mask | None] | None:
+    """How to divide these labels evenly; None where they are no classes."""
+    if y is None:
+        return None
+    if y.ndim == 2:
+        return _stratified_rows
+    return _stratified if np.issubdtype(y.dtype, np.integer) else None
+
+
 def _random(examples: Examples, share: float, stratify: bool, rng: np.random.Generator) -> Mask | None:
-    if (
-        stratify
-        and examples.document is None
-        and examples.y is not None
-        and np.issubdtype(examples.y.dtype, np.integer)
-    ):
-        return _stratified(examples.y, share, rng)
+    even = _even(examples.y)
+    if stratify and examples.document is None and even is not None and examples.y is not None:
+        mask = even(examples.y, share, rng)
+        if mask is not None:
+            return mask
     return _whole_groups(groups(examples), share, rng)
 
 
@@ -167,11 +201,11 @@ def divide(
     return _WAYS[prior](examples, share, stratify, rng)
 
 
-def hold_out(examples: Examples, share: float, rng: np.random.Generator, *, albums: bool, task: Task) -> Mask:
+def hold_out(examples: Examples, share: float, rng: np.random.Generator, *, albums: bool) -> Mask:
     """Choose what of a user's examples tests the trained model; at least two groups remain to be divided."""
-    if task is Task.CLASSIFY and examples.document is None and not albums and len(examples) > 2:
-        assert examples.y is not None
-        mask = _stratified(examples.y, share, rng)
+    even = _even(examples.y)
+    if even is not None and examples.y is not None and examples.document is None and not albums and len(examples) > 2:
+        mask = even(examples.y, share, rng)
         if mask is not None and len(examples) - mask.sum() >= 2:
             return mask
     group = groups(examples, albums=albums)

@@ -25,8 +25,8 @@ class LabelHistogram:
     """Read the class histogram off the output layer's bias and compare it with each person's prior histogram.
 
     The gradient of cross-entropy with respect to the output bias is the predicted minus the true frequency of every
-    class, so the bias update counts labels. An attack that does no better than this one has found people's label
-    mix, not their style.
+    class, with one label an example or with several, so the bias update counts labels. An attack that does no better
+    than this one has found people's label mix, not their style.
     """
 
     name: ClassVar[str] = "reid-labels"
@@ -34,7 +34,7 @@ class LabelHistogram:
     game: ClassVar[str] = "identify"
     needs: ClassVar[Sight] = Sight.UPDATES
     powers: ClassVar[Power] = Power.NONE
-    tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY, Task.NEXT_TOKEN)
+    tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY, Task.MULTI_LABEL, Task.NEXT_TOKEN)
 
     shrink: Annotated[float, Meta(gt=0, description="ridge penalty of the map from bias update to histogram")] = 0.1
 
@@ -63,7 +63,12 @@ class LabelHistogram:
 
 
 def histogram(examples: Examples, task: Task, outputs: int) -> FloatArray:
-    """Share of every class, or of every word that the model learns to predict."""
+    """Share of every class, or of every word that the model learns to predict.
+
+    Where an example has several labels, the share of the examples that show the class.
+    """
+    if task is Task.MULTI_LABEL and examples.y is not None:
+        return np.asarray(examples.y.mean(axis=0), dtype=np.float32)
     if task is Task.NEXT_TOKEN:
         targets = examples.x[:, 1:]
         targets = targets[targets > 0]

@@ -30,7 +30,7 @@ class Cnn:
     kernel: Annotated[Literal[3, 5], Meta(description="side of the convolutions' kernels")] = 3
 
     name: ClassVar[str] = "cnn"
-    tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY, Task.REGRESS)
+    tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY, Task.MULTI_LABEL, Task.REGRESS)
     reads: ClassVar[tuple[Input, ...]] = (Input.NUMBERS,)
 
     def build(self, signature: Signature) -> Model:

@@ -25,7 +25,7 @@ class Mlp:
     ] = (64,)
 
     name: ClassVar[str] = "mlp"
-    tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY, Task.REGRESS)
+    tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY, Task.MULTI_LABEL, Task.REGRESS)
     reads: ClassVar[tuple[Input, ...]] = (Input.NUMBERS,)
 
     def build(self, signature: Signature) -> Model:
