@@ -1,4 +1,4 @@
-"""The folder that an audit writes to: whose results it holds, and how long they took."""
+"""The folder that an audit writes to: whose results it holds, which analyses, and how long they took."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import Any
 
 import msgspec
 
+from fedleak import registry
 from fedleak.errors import TraceError
 from fedleak.plan.plan import Plan
+from fedleak.score.result import Analysis
 from fedleak.trace.files import private_folder, read_whole, write_atomic
 
-__all__ = ["claim", "spend"]
+__all__ = ["claim", "spend", "keep", "analyses"]
 
 
 class _Folder(msgspec.Struct, kw_only=True):
@@ -55,3 +57,24 @@ def spend(out: Path, seconds: float) -> float:
     found.seconds += seconds
     write_atomic(out / "audit.json", msgspec.json.encode(found))
     return found.seconds
+
+
+def keep(found: Analysis, out: Path) -> Path:
+    """Write an analysis beside the results, in place of an earlier one of its name."""
+    path = out / "analyses" / f"{found.name}.json"
+    private_folder(path.parent)
+    write_atomic(path, msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
+    return path
+
+
+def analyses(out: Path) -> list[Analysis]:
+    """Every analysis that was made of this folder's federations, in the order in which they are listed."""
+    order = {name: place for place, name in enumerate(registry.names("analysis"))}
+    paths = sorted((out / "analyses").glob("*.json"), key=lambda path: (order.get(path.stem, len(order)), path.stem))
+    found = []
+    for path in paths:
+        try:
+            found.append(msgspec.json.decode(read_whole(path), type=Analysis))
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise TraceError(f"{path} is damaged ({error}); delete it, or run `fedleak analyse {path.stem}`") from error
+    return found

@@ -11,13 +11,13 @@ import msgspec
 
 from fedleak.errors import TraceError
 from fedleak.jobs import cores, run_jobs
-from fedleak.output import claim, spend
+from fedleak.output import analyses, claim, spend
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import parse
 from fedleak.report import html, json
-from fedleak.runs import Tick, attack_run, facts, played, runs, train_run
+from fedleak.runs import Tick, attack_run, facts, is_played, played, runs, train_run
 from fedleak.score.assemble import RunResult, assemble, settings_key
-from fedleak.score.result import Audit
+from fedleak.score.result import Audit, Untested
 from fedleak.trace.lock import locked
 
 __all__ = ["Progress", "audit", "train", "attack", "score", "report"]
@@ -69,15 +69,18 @@ def attack(plan: Plan, out: Path, progress: Progress, jobs: int | None = None) -
         spend(out, time.monotonic() - started)
 
 
-def score(plan: Plan, out: Path, progress: Progress) -> Audit:
-    """Compare every claim with the truth and write `results.json`."""
+def score(plan: Plan, out: Path, progress: Progress, *, partial: bool = False) -> Audit:
+    """Compare every claim with the truth and write `results.json`, with the analyses that are on disk.
+
+    With `partial`, attacks that were not played on every seed of a federation are left out instead of missed.
+    """
     claim(plan, out)
     every = runs(plan, out)
     progress.stage("Scoring", len(every))
     results: dict[Any, RunResult] = {}
     for run in every:
         found = facts(run)
-        if found is None:
+        if found is None and not partial:
             raise TraceError(f"{run.folder} is not trained to the end; run `fedleak train` first")
         result = results.setdefault(
             run.variant.label,
@@ -89,11 +92,19 @@ def score(plan: Plan, out: Path, progress: Progress) -> Audit:
                 played={settings_key(*play): [] for play in plan.plays},
             ),
         )
-        result.facts.append(found)
-        for play in plan.plays:
-            result.played[settings_key(*play)].append(played(run, *play))
+        if found is not None:
+            result.facts.append(found)
+            for play in plan.plays:
+                if not partial or is_played(run, *play):
+                    result.played[settings_key(*play)].append(played(run, *play))
         progress.tick(1)
-    audited = assemble(plan, list(results.values()), spend(out, 0.0))
+    whole = [result for result in results.values() if len(result.facts) == len(plan.seeds)]
+    audited = assemble(plan, whole, spend(out, 0.0))
+    missing = sum(len(claims) < len(plan.seeds) for result in results.values() for claims in result.played.values())
+    rest = Untested(what=f"{missing} attacks of the plan", why="not played yet; `fedleak audit` plays them")
+    audited = msgspec.structs.replace(
+        audited, analyses=analyses(out), untested=[rest, *audited.untested] if missing else audited.untested
+    )
     json.write(audited, out)
     return audited
 

@@ -1,4 +1,4 @@
-"""Where everything with a name is found: one line per attack, game, defence, data set, model and adversary.
+"""Where everything with a name is found: one line per attack, game, defence, data set, model, adversary and analysis.
 
 Names map to `module:attribute` and are imported only when they are asked for, so a plan is checked without loading
 rooms that it does not use. Other packages add theirs with an entry point, for instance
@@ -19,7 +19,7 @@ from fedleak.errors import PlanError, did_you_mean
 
 __all__ = ["Kind", "names", "load", "resolve"]
 
-Kind: TypeAlias = Literal["attack", "game", "defence", "dataset", "model", "adversary"]
+Kind: TypeAlias = Literal["attack", "game", "defence", "dataset", "model", "adversary", "analysis"]
 
 _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
     "attack": {
@@ -56,6 +56,18 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "global-model-client": "fedleak.views.adversaries:GLOBAL_MODEL_CLIENT",
         "eavesdropper": "fedleak.views.adversaries:EAVESDROPPER",
         "aggregate-server": "fedleak.views.adversaries:AGGREGATE_SERVER",
+    },
+    "analysis": {
+        "layers": "fedleak.analyses.layers:Layers",
+        "rounds": "fedleak.analyses.rounds:Rounds",
+        "bias": "fedleak.analyses.bias:Bias",
+        "distances": "fedleak.analyses.distances:Distances",
+        "raw-data": "fedleak.analyses.raw_data:RawData",
+        "t-sne": "fedleak.analyses.t_sne:Map",
+        "prior-size": "fedleak.analyses.priors:PriorSize",
+        "priors": "fedleak.analyses.priors:Priors",
+        "labelled-updates": "fedleak.analyses.labelled:LabelledUpdates",
+        "seen-users": "fedleak.analyses.seen:SeenUsers",
     },
 }
 

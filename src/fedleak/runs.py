@@ -39,7 +39,19 @@ from fedleak.trace.truth import Truth
 from fedleak.trace.writer import TraceWriter
 from fedleak.views.view import View
 
-__all__ = ["Variant", "Run", "variants", "runs", "train_run", "attack_run", "facts", "played"]
+__all__ = [
+    "Variant",
+    "Run",
+    "variants",
+    "runs",
+    "train_run",
+    "asked",
+    "play",
+    "attack_run",
+    "facts",
+    "is_played",
+    "played",
+]
 
 Tick = Callable[[float], None]
 
@@ -253,6 +265,29 @@ def asked(run: Run, game: Any) -> Asked:
     return found
 
 
+def play(run: Run, attack: Any, game: Any, adversary: Any) -> Played:
+    """Let an attack answer a game's questions about a run, through the eyes of an adversary."""
+    given = asked(run, game)
+    view = View(run.folder / "trace", adversary, given.shadow)
+    rng = derive(run.seed, "attack", attack.name, adversary.name)
+    claims = np.asarray(attack.run(view, given.prior, given.questions, rng), dtype=np.float32)
+    check(claims, len(given.questions), len(given.questions.options), attack.name)
+    return beside_the_truth(run, claims, game, given)
+
+
+def beside_the_truth(run: Run, claims: FloatArray, game: Any, given: Asked) -> Played:
+    """Put claims beside the right answers."""
+    return Played(
+        seed=run.seed,
+        claims=claims,
+        right=given.answers.right,
+        options=given.questions.options,
+        game=game.name,
+        who=given.answers.who,
+        people=given.answers.people,
+    )
+
+
 def attack_run(run: Run, attack: Any, game: Any, adversary: Any) -> None:
     """Play one attack on one trained run and keep its claims."""
     if facts(run) is None:
@@ -261,14 +296,14 @@ def attack_run(run: Run, attack: Any, game: Any, adversary: Any) -> None:
     if path.exists():
         return
     private_folder(path.parent)
-    given = asked(run, game)
-    view = View(run.folder / "trace", adversary, given.shadow)
-    rng = derive(run.seed, "attack", attack.name, adversary.name)
-    claims = np.asarray(attack.run(view, given.prior, given.questions, rng), dtype=np.float32)
-    check(claims, len(given.questions), len(given.questions.options), attack.name)
     buffer = io.BytesIO()
-    np.save(buffer, claims, allow_pickle=False)
+    np.save(buffer, play(run, attack, game, adversary).claims, allow_pickle=False)
     write_atomic(path, buffer.getvalue())
+
+
+def is_played(run: Run, attack: Any, game: Any, adversary: Any) -> bool:
+    """Whether an attack's claims about a run are on disk."""
+    return claims_path(run, attack, game, adversary).exists()
 
 
 def played(run: Run, attack: Any, game: Any, adversary: Any) -> Played:
@@ -277,18 +312,9 @@ def played(run: Run, attack: Any, game: Any, adversary: Any) -> Played:
     if not path.exists():
         raise TraceError(f"attack '{attack.name}' was not played on {run.name}; run `fedleak attack` first")
     given = asked(run, game)
-    questions, answers = given.questions, given.answers
     try:
         claims: FloatArray = np.load(io.BytesIO(read_whole(path)), allow_pickle=False)
-        check(claims, len(questions), len(questions.options), attack.name)
+        check(claims, len(given.questions), len(given.questions.options), attack.name)
     except (ValueError, EOFError, AttackError) as error:
         raise TraceError(f"{path} is damaged ({error}); delete it and run `fedleak attack` again") from error
-    return Played(
-        seed=run.seed,
-        claims=claims,
-        right=answers.right,
-        options=questions.options,
-        game=game.name,
-        who=answers.who,
-        people=answers.people,
-    )
+    return beside_the_truth(run, claims, game, given)

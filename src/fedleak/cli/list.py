@@ -20,6 +20,7 @@ _KINDS: dict[str, registry.Kind] = {
     "datasets": "dataset",
     "models": "model",
     "adversaries": "adversary",
+    "analyses": "analysis",
 }
 
 
@@ -27,7 +28,7 @@ _KINDS: dict[str, registry.Kind] = {
 @click.argument("kind", required=False, type=click.Choice([*_KINDS, "plans"]))
 @click.option("--matrix", "show_matrix", is_flag=True, help="Which adversary can play which attack.")
 def command(kind: str | None, show_matrix: bool) -> None:
-    """List attacks, games, defences, data sets, models, adversaries and shipped plans.
+    """List attacks, games, defences, data sets, models, adversaries, analyses and shipped plans.
 
     \b
     Examples:

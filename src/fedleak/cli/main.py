@@ -12,7 +12,7 @@ from fedleak.errors import FedleakError
 
 __all__ = ["main", "cli"]
 
-_VERBS = ("demo", "audit", "train", "attack", "score", "report", "list", "check", "data")
+_VERBS = ("demo", "audit", "train", "attack", "score", "report", "analyse", "list", "check", "data")
 
 EXIT_CODES = """\b
 Exit codes:

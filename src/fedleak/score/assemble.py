@@ -65,6 +65,8 @@ def assemble(plan: Plan, runs: Sequence[RunResult], seconds: float) -> Audit:
         utility = utility_of(run, base)
         for attack, game, adversary in plan.plays:
             played = run.played[settings_key(attack, game, adversary)]
+            if len(played) < len(run.facts):  # not played on every seed yet
+                continue
             labels: dict[str, Any] = {
                 "attack": label(attack, plan.attacks),
                 "adversary": adversary.name,

@@ -1,0 +1,189 @@
+"""What an analysis is, and what the analyses share: variations of a plan, plays of its attacks, curves with chance.
+
+An analysis is the auditor's own look, so it may use the truth. Where it plays an attack, it changes the plan and lets
+the pipeline play it: through a view, against a game, with claims kept on disk like those of an audit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Protocol
+
+import numpy as np
+from msgspec import Meta
+
+from fedleak import pipeline
+from fedleak.core import number
+from fedleak.errors import PlanError, did_you_mean
+from fedleak.output import keep
+from fedleak.pipeline import Progress
+from fedleak.plan.configure import plain
+from fedleak.plan.plan import Plan
+from fedleak.plan.read import merged, parse
+from fedleak.runs import played, runs
+from fedleak.score.result import Analysis, Series
+from fedleak.score.score import Measured, Played, measure
+
+__all__ = [
+    "Analyser",
+    "OfAttack",
+    "Point",
+    "analyse",
+    "base_game",
+    "chosen",
+    "closing",
+    "curve",
+    "doubling",
+    "measured",
+    "play",
+    "said",
+    "table",
+    "vary",
+]
+
+COLUMNS = ["AP", "low", "high", "chance", "times chance", "people"]
+
+
+class Analyser(Protocol):
+    """A frozen dataclass of an analysis's settings."""
+
+    name: ClassVar[str]
+    summary: ClassVar[str]  # the question in plain words
+
+    def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
+        """Train and play what is missing in the folder, and say what was found."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfAttack:
+    """An analysis of one attack of the plan."""
+
+    attack: Annotated[str, Meta(description="which attack of the plan; the first that fits if absent")] | None = None
+
+
+def analyse(look: Analyser, plan: Plan, out: Path, progress: Progress, jobs: int | None = None) -> Analysis:
+    """Make an analysis, keep it, and write the results and the report anew with it.
+
+    Attacks of the plan that were not played yet stay unscored: an analysis trains the undefended federation only.
+    """
+    found = look.run(plan, out, progress, jobs)
+    keep(found, out)
+    pipeline.report(pipeline.score(plan, out, progress, partial=True), out)
+    return found
+
+
+def chosen(plan: Plan, look: str, name: str | None, *, layered: bool = False) -> Any:
+    """The attack that an analysis is about: the first of the plan that names senders, or the one asked for."""
+    able = [attack for attack in plan.attacks if attack.game == "identify"]
+    if name is not None:
+        known = [attack.name for attack in able]
+        if name not in known:
+            raise PlanError(f"analysis '{look}': the plan has no attack '{name}'{did_you_mean(name, known)}")
+        able = [attack for attack in able if attack.name == name]
+    if not able:
+        raise PlanError(f"analysis '{look}' needs an attack that names senders, for instance [[attack]] reid-mlp")
+    fitting = [attack for attack in able if hasattr(attack, "layer") or not layered]
+    if not fitting:
+        raise PlanError(
+            f"analysis '{look}' needs an attack that looks at one layer, and '{able[0].name}' has no setting `layer`; "
+            "choose another with --set attack=NAME, or add one to the plan, for instance [[attack]] reid-mlp"
+        )
+    return fitting[0]
+
+
+def base_game(plan: Plan, attack: Any) -> Any:
+    """The first of the games that an attack plays."""
+    return next(game for game in plan.games if game.name == attack.game)
+
+
+def vary(
+    plan: Plan, *, attacks: Sequence[Any], games: Sequence[Any], controls: Sequence[str] = (), **tables: Any
+) -> Plan:
+    """The plan's undefended federation with these attacks and games; `tables` change what is trained.
+
+    It stays a plan, text and change, so that worker processes can read it and nothing of the pipeline is repeated.
+    """
+    change = {
+        "attack": [plain(attack) for attack in attacks],
+        "game": [plain(game) for game in games],
+        "defence": [],
+        "audit": {"adversaries": [plan.adversaries[0].name], "controls": list(controls)},
+        **tables,
+    }
+    return parse(plan.text, plan.title, merged(plan.change, change))
+
+
+def play(plan: Plan, out: Path, progress: Progress, jobs: int | None) -> list[list[Played]]:
+    """Train and attack what is missing; the claims of every play of the plan, over its seeds."""
+    pipeline.train(plan, out, progress, jobs)
+    pipeline.attack(plan, out, progress, jobs)
+    every = runs(plan, out)
+    return [[played(run, *one) for run in every] for one in plan.plays]
+
+
+def measured(plan: Plan, claims: Sequence[Played], metric: str = "ap") -> Measured:
+    """A metric with its interval over people and its chance level, as an audit measures it."""
+    return measure(claims, metric, level=plan.audit.level, permutations=plan.audit.permutations)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One point of a curve: where it stands, what it is called, and what was measured there."""
+
+    x: float
+    label: str
+    measured: Measured
+
+
+def curve(name: str, points: Sequence[Point], *, chance: str = "chance") -> list[Series]:
+    """A line with intervals, and its chance level beside it."""
+    x, labels = [point.x for point in points], [point.label for point in points]
+    return [
+        Series(
+            name=name,
+            x=x,
+            y=[point.measured.value for point in points],
+            low=[point.measured.low for point in points],
+            high=[point.measured.high for point in points],
+            labels=labels,
+        ),
+        Series(name=chance, x=x, y=[point.measured.chance for point in points], reference=True),
+    ]
+
+
+def table(points: Sequence[Point]) -> list[list[str | float | None]]:
+    """The same as rows under COLUMNS, after the label."""
+    return [[point.label, *numbers(point.measured)] for point in points]
+
+
+def numbers(found: Measured) -> list[str | float | None]:
+    """What was measured, in the order of COLUMNS."""
+    times = found.value / found.chance if found.chance > 0 else None
+    return [found.value, found.low, found.high, found.chance, times, found.users]
+
+
+def said(found: Measured) -> str:
+    """A measured number in a sentence: `0.41 [0.36, 0.47], chance 0.02`."""
+    return f"{number(found.value)} [{number(found.low)}, {number(found.high)}], chance {number(found.chance)}"
+
+
+def closing(plan: Plan, attack: Any | None = None) -> str:
+    """What every text ends with: who was attacked by whom, and what the intervals mean."""
+    who = f"Attack {attack.name} as {plan.adversaries[0].name}; the" if attack is not None else "The"
+    seeds = f"seed {plan.seeds[0]}" if len(plan.seeds) == 1 else f"seeds {', '.join(map(str, plan.seeds))}"
+    return (
+        f"{who} undefended federation, {seeds}; intervals of {plan.audit.level:.0%} resample people; chance is the "
+        "same number with identities permuted."
+    )
+
+
+def doubling(most: float) -> list[int]:
+    """1, 2, 4, ... below a number.
+
+    >>> doubling(20), doubling(4)
+    ([1, 2, 4, 8, 16], [1, 2])
+    """
+    return [2**power for power in range(int(np.ceil(np.log2(max(most, 1)))))]

@@ -1,0 +1,216 @@
+"""Do people's prior and private updates lean towards the same classes?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Meta
+from scipy.stats import rankdata
+
+from fedleak.analyses.analysis import OfAttack, chosen, closing, play, vary
+from fedleak.core import IntArray, Layer, Task, derive, number
+from fedleak.errors import AttackError, PlanError
+from fedleak.games.identify import Identify
+from fedleak.pipeline import Progress
+from fedleak.plan.plan import Plan
+from fedleak.runs import Run, asked, runs
+from fedleak.score.interval import by_user
+from fedleak.score.result import Analysis, Figure, Series
+from fedleak.score.tally import average_precision
+from fedleak.views.view import View
+
+__all__ = ["Bias"]
+
+Table = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Leaning:
+    """How far each person's updates move the weights of each class, on both sides."""
+
+    people: tuple[str, ...]
+    prior: Table  # (people, classes)
+    private: Table
+    ap: Table  # how identifiable each person is
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bias(OfAttack):
+    """Show the norm of the output weights' update class by class (Orekondy et al., 2020, Figure 11)."""
+
+    name: ClassVar[str] = "bias"
+    summary: ClassVar[str] = "Do people's prior and private updates lean towards the same classes?"
+
+    users: Annotated[int, Meta(ge=1, description="how many of the most and of the least identifiable are shown")] = 4
+
+    def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
+        """Heatmaps of both ends, and the agreement of the two sides against how identifiable a person is."""
+        population = plan.dataset.load(plan.seeds[0])
+        if population.task in (Task.REGRESS, Task.NEXT_TOKEN):
+            raise PlanError(
+                f"analysis 'bias' compares classes, and the task of this data set is '{population.task.value}'; "
+                "it needs a data set with classes"
+            )
+        attack = chosen(plan, self.name, self.attack)
+        # Everybody has to be among the options, whatever world the plan's own game plays in.
+        varied = vary(plan, attacks=[attack], games=[Identify()])
+        claims = play(varied, out, progress, jobs)[0]
+        found = [
+            leaning(run, plan.adversaries[0], population.outputs, one.claims, one.right)
+            for run, one in zip(runs(varied, out), claims, strict=True)
+        ]
+        agreement, ap = pooled([agreements(one) for one in found], found)
+        chance = float(np.mean([strangers(one) for one in found]))
+        rng = derive(plan.seeds[0], "interval", "bias")
+        interval = by_user(agreement, np.ones(len(agreement)), plan.audit.level, rng)
+        together = spearman(agreement, ap)
+        ends = resampled(agreement, ap, plan.audit.level, rng) if together is not None else (None, None)
+        told = (
+            "cannot be compared with it, as all are equally identifiable"
+            if together is None
+            else f"goes with how identifiable a person is at a rank correlation of {together:.2f} "
+            f"[{ends[0]:.2f}, {ends[1]:.2f}]"
+        )
+        classes = list(population.outputs_named) or [str(number) for number in range(population.outputs)]
+        order = np.argsort(-found[0].ap, kind="stable")
+        count = min(self.users, max(1, len(order) // 2))
+        return Analysis(
+            name=self.name,
+            title=self.summary,
+            text=(
+                "The length of an update to the weights of each class shows which classes a device's data pulls at. "
+                "Prior and private updates of one person agree (correlation over classes, after what everybody has in "
+                f"common is taken off) at {number(float(agreement.mean()))} [{number(interval.low)}, "
+                f"{number(interval.high)}]; those of two different people at {number(chance)}. This agreement {told}. "
+                f"{closing(plan, attack)}"
+            ),
+            columns=["what", "value", "low", "high", "chance", "people"],
+            rows=[
+                [
+                    "agreement of prior and private",
+                    float(agreement.mean()),
+                    interval.low,
+                    interval.high,
+                    chance,
+                    len(agreement),
+                ],
+                ["rank correlation of agreement with AP", together, *ends, 0.0, len(agreement)],
+            ],
+            figures=[
+                heatmap("The most identifiable people", found[0], order[:count], classes),
+                heatmap("The least identifiable people", found[0], order[len(order) - count :], classes),
+                Figure(
+                    kind="scatter",
+                    title="Agreement of a person's two sides, and how identifiable they are",
+                    x_label="correlation of prior and private",
+                    y_label="average precision",
+                    series=[Series(name="people", x=agreement.tolist(), y=ap.tolist())],
+                ),
+            ],
+        )
+
+
+def leaning(run: Run, adversary: Any, outputs: int, claims: Any, right: IntArray) -> Leaning:
+    """Read the output layer's weights from every update and average their norms by class, person and side."""
+    given = asked(run, Identify())
+    view = View(run.folder / "trace", adversary, given.shadow)
+    layer = view.layout[-1]
+    span, shape = weights(layer, outputs)
+    rows = np.asarray(view.updates.layer(layer.name)[:, span], dtype=np.float64).reshape(-1, *shape)
+    norms = np.linalg.norm(rows, axis=2)
+    lengths = np.linalg.norm(norms, axis=1, keepdims=True)
+    norms /= np.where(lengths > 0, lengths, 1)  # late updates are shorter, and nobody's leaning is weaker for it
+    sides = []
+    shadows = np.flatnonzero(given.shadow >= 0)
+    people = range(len(given.questions.options))
+    for places, who in ((shadows, given.shadow[shadows]), (given.questions.updates, given.answers.right)):
+        sides.append([norms[places[who == person]] for person in people])
+    both = [person for person in people if len(sides[0][person]) and len(sides[1][person])]
+    if len(both) < 2:
+        raise AttackError("fewer than two people have updates of both devices; train more rounds")
+    means = [np.stack([side[person].mean(axis=0) for person in both]) for side in sides]
+    ap = average_precision(claims, right).per_user[both]
+    return Leaning(tuple(given.questions.options[person] for person in both), means[0], means[1], ap)
+
+
+def weights(layer: Layer, outputs: int) -> tuple[slice, tuple[int, int]]:
+    """Where the weights of every class lie in the output layer."""
+    for name, shape in layer.tensors:
+        if len(shape) >= 2 and shape[0] == outputs:
+            return layer.span(name), (shape[0], math.prod(shape[1:]))
+    raise AttackError(
+        f"analysis 'bias' reads the weights of each of {outputs} classes from the output layer, and layer "
+        f"'{layer.name}' has no tensor with a row for each"
+    )
+
+
+def correlations(one: Leaning) -> Table:
+    """How far every person's prior leaning [row] agrees with every person's private one [column]."""
+    sides = []
+    for side in (one.prior, one.private):
+        apart = side - side.mean(axis=0)  # some classes are larger for everybody
+        apart = apart - apart.mean(axis=1, keepdims=True)
+        lengths = np.linalg.norm(apart, axis=1, keepdims=True)
+        sides.append(apart / np.where(lengths > 0, lengths, 1))
+    table: Table = sides[0] @ sides[1].T
+    return table
+
+
+def agreements(one: Leaning) -> Table:
+    """Each person's own."""
+    return correlations(one).diagonal()
+
+
+def strangers(one: Leaning) -> float:
+    """The mean over pairs of different people."""
+    table = correlations(one)
+    return float(table[~np.eye(len(table), dtype=np.bool_)].mean())
+
+
+def pooled(values: Sequence[Table], found: Sequence[Leaning]) -> tuple[Table, Table]:
+    """Agreement and average precision of each person, over the seeds that they took part in."""
+    seen: dict[str, list[tuple[float, float]]] = {}
+    for own, one in zip(values, found, strict=True):
+        for person, value, ap in zip(one.people, own, one.ap, strict=True):
+            seen.setdefault(person, []).append((float(value), float(ap)))
+    means = np.asarray([np.mean(pairs, axis=0) for pairs in seen.values()])
+    return means[:, 0], means[:, 1]
+
+
+def spearman(x: Table, y: Table) -> float | None:
+    """The correlation of ranks; None where one of the two does not vary."""
+    a, b = rankdata(x), rankdata(y)
+    a, b = a - a.mean(), b - b.mean()
+    scale = float(np.sqrt((a * a).sum() * (b * b).sum()))
+    return float((a * b).sum()) / scale if scale > 0 else None
+
+
+def resampled(x: Table, y: Table, level: float, rng: np.random.Generator) -> tuple[float, float]:
+    """Percentiles of the rank correlation when people are resampled."""
+    draws = rng.integers(len(x), size=(2000, len(x)))
+    found = [value for rows in draws if (value := spearman(x[rows], y[rows])) is not None]
+    low, high = np.quantile(found, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def heatmap(title: str, one: Leaning, people: IntArray, classes: list[str]) -> Figure:
+    """Two rows a person, prior above private, so that agreement shows as equal stripes."""
+    rows = [(f"{one.people[i]} (AP {number(float(one.ap[i]))}) {side}", i, side) for i in people for side in SIDES]
+    return Figure(
+        kind="heatmap",
+        title=title,
+        x_label="class",
+        y_label="person and side",
+        x_ticks=classes,
+        y_ticks=[name for name, _, _ in rows],
+        cells=[[float(value) for value in getattr(one, side)[i]] for _, i, side in rows],
+    )
+
+
+SIDES = ("prior", "private")

@@ -1,0 +1,118 @@
+"""Is a person's data, and what their device sends, more like itself than like other people's?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+import numpy as np
+from msgspec import Meta
+from scipy.spatial.distance import cdist
+
+from fedleak import pipeline
+from fedleak.analyses.analysis import closing, vary
+from fedleak.analyses.points import Points, layer_of, of_data, of_updates
+from fedleak.core import derive, number
+from fedleak.pipeline import Progress
+from fedleak.plan.plan import Plan
+from fedleak.runs import Run, runs
+from fedleak.score.interval import by_user
+from fedleak.score.result import Analysis, Figure, Series
+
+__all__ = ["Distances"]
+
+Pair = tuple[float, float]  # within a person, to other people
+
+
+@dataclass(frozen=True, kw_only=True)
+class Distances:
+    """Compare distances within and between people, in the data and in the updates (Orekondy et al., 2020, Figure 2).
+
+    Distances within a person are taken from their private to their prior side, never inside one side: updates of one
+    device resemble each other because they come from the same few examples, whoever owns them.
+    """
+
+    name: ClassVar[str] = "distances"
+    summary: ClassVar[str] = "Are people's data and updates more like their own than like other people's?"
+
+    layer: (
+        Annotated[str, Meta(description="which layer of the updates; that of the plan's first attack if absent")] | None
+    ) = None
+    most: Annotated[int, Meta(ge=2, description="at most this many points of each person and side")] = 40
+
+    def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
+        """One point a person in each space; the share of people above the diagonal, with the IID control beside it."""
+        controls = [control for control in plan.audit.controls if control == "iid"]
+        varied = vary(plan, attacks=plan.attacks, games=plan.games, controls=controls)
+        pipeline.train(varied, out, progress, jobs)
+        every = runs(varied, out)
+        progress.stage("Measuring distances", 2 * len(every))
+        layer = layer_of(plan, self.layer)
+        found: dict[tuple[str, str], list[Mapping[str, Pair]]] = {}
+        for run in every:
+            group = "IID control" if run.variant.control else "people"
+            for space in ("data", "updates"):
+                points = of_data(plan, run) if space == "data" else of_updates(run, plan.adversaries[0], layer)
+                found.setdefault((space, group), []).append(self._pairs(points, run, space))
+                progress.tick(1)
+        rows = [[space, group, *share(pairs, plan)] for (space, group), pairs in found.items()]
+        told = "; ".join(f"{row[0]}, {row[1]}: {row[2]:.0%} [{row[3]:.0%}, {row[4]:.0%}]" for row in rows)
+        return Analysis(
+            name=self.name,
+            title=self.summary,
+            text=(
+                "For each person, the median distance from their private examples (or the updates trained on them) to "
+                "their own prior ones is compared with that to other people's prior ones. A person above the diagonal "
+                "is nearer to themselves than to others; of people with nothing personal half would be. Share above "
+                f"it: {told}. Layer '{layer}'. {closing(plan)}"
+            ),
+            columns=["space", "who", "share nearer to themselves", "low", "high", "chance", "people"],
+            rows=rows,
+            figures=[
+                Figure(
+                    kind="scatter",
+                    title=f"Distances within and between people: {space}",
+                    x_label="median distance to one's own prior side",
+                    y_label="median distance to other people's",
+                    series=[dots(group, pairs) for (where, group), pairs in found.items() if where == space],
+                    diagonal=True,
+                )
+                for space in ("data", "updates")
+            ],
+        )
+
+    def _pairs(self, points: Points, run: Run, space: str) -> dict[str, Pair]:
+        rng = derive(run.seed, "distances", run.variant.label, space)
+        kept = points.thinned(self.most, rng)
+        pairs = {}
+        for person in kept.present:
+            mine = kept.private[kept.private_who == person]
+            others = rng.permutation(np.flatnonzero(kept.known_who != person))[: 5 * self.most]
+            if len(others):
+                within = float(np.median(cdist(mine, kept.known[kept.known_who == person])))
+                pairs[kept.people[person]] = (within, float(np.median(cdist(mine, kept.known[others]))))
+        return pairs
+
+
+def share(seeds: Sequence[Mapping[str, Pair]], plan: Plan) -> list[str | float | None]:
+    """The share of people who are nearer to themselves, with its interval; a person of several seeds counts once."""
+    nearer: dict[str, list[float]] = {}
+    for pairs in seeds:
+        for person, (within, between) in pairs.items():
+            nearer.setdefault(person, []).append(float(between > within))
+    values = np.asarray([np.mean(found) for found in nearer.values()])
+    interval = by_user(values, np.ones(len(values)), plan.audit.level, derive(plan.seeds[0], "interval", "distances"))
+    return [float(values.mean()), interval.low, interval.high, 0.5, len(values)]
+
+
+def dots(name: str, seeds: Sequence[Mapping[str, Pair]]) -> Series:
+    """One point a person and seed."""
+    pairs = [(person, pair) for found in seeds for person, pair in found.items()]
+    return Series(
+        name=name,
+        x=[pair[0] for _, pair in pairs],
+        y=[pair[1] for _, pair in pairs],
+        labels=[f"{person}: {number(pair[0])} to themselves, {number(pair[1])} to others" for person, pair in pairs],
+    )

@@ -1,0 +1,86 @@
+"""How many labelled updates does the adversary need?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+import numpy as np
+from msgspec import Meta
+
+from fedleak import pipeline
+from fedleak.analyses.analysis import (
+    COLUMNS,
+    OfAttack,
+    Point,
+    base_game,
+    chosen,
+    closing,
+    curve,
+    doubling,
+    measured,
+    play,
+    said,
+    table,
+    vary,
+)
+from fedleak.errors import AttackError
+from fedleak.pipeline import Progress
+from fedleak.plan.plan import Plan
+from fedleak.runs import asked, runs
+from fedleak.score.result import Analysis, Figure
+
+__all__ = ["LabelledUpdates"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelledUpdates(OfAttack):
+    """Give the attack 1, 2, 4, ... labelled updates of each person (Orekondy et al., 2020, Figure 8)."""
+
+    name: ClassVar[str] = "labelled-updates"
+    summary: ClassVar[str] = "How many labelled updates of each person does the adversary need?"
+
+    counts: Annotated[
+        tuple[Annotated[int, Meta(ge=1)], ...], Meta(description="how many, each in turn; 1, 2, 4, ... if empty")
+    ] = ()
+
+    def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
+        """Average precision over the number of labelled updates; nothing is trained again."""
+        attack = chosen(plan, self.name, self.attack)
+        game = replace(base_game(plan, attack), labelled=None)
+        once = vary(plan, attacks=[attack], games=[game])
+        pipeline.train(once, out, progress, jobs)
+        shadows = [given.shadow[given.shadow >= 0] for given in (asked(run, game) for run in runs(once, out))]
+        numbers = np.concatenate([np.bincount(shadow) for shadow in shadows])
+        if not numbers.any():
+            raise AttackError("no shadow device was selected in any round, so no labelled update exists; train more")
+        most = float(numbers[numbers > 0].mean())
+        counts = self.counts or tuple(doubling(most))
+        games = [*(replace(game, labelled=count) for count in counts), game]
+        found = [
+            measured(plan, claims) for claims in play(vary(plan, attacks=[attack], games=games), out, progress, jobs)
+        ]
+        places = [*((float(count), f"at most {count}") for count in counts), (most, f"all (mean {most:.1f})")]
+        points = [Point(x, label, one) for (x, label), one in zip(places, found, strict=True)]
+        return Analysis(
+            name=self.name,
+            title=self.summary,
+            text=(
+                "The adversary keeps only so many of the updates of its own devices for each person, drawn at random, "
+                f"and learns from those. With at most {counts[0]} it reaches average precision {said(found[0])}; with "
+                f"all of them, {most:.1f} on average, {said(found[-1])}. {closing(plan, attack)}"
+            ),
+            columns=["labelled updates", *COLUMNS],
+            rows=table(points),
+            figures=[
+                Figure(
+                    kind="lines",
+                    title="Average precision over the number of labelled updates of each person",
+                    x_label="labelled updates of each person",
+                    y_label="average precision",
+                    series=curve(attack.name, points),
+                    log_x=True,
+                )
+            ],
+        )

@@ -1,0 +1,113 @@
+"""People as points in a space: what the adversary knows of them, and what they keep or send."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fedleak.attacks.features import features, unit
+from fedleak.core import FloatArray, IntArray
+from fedleak.games.identify import Identify
+from fedleak.plan.plan import Plan
+from fedleak.population.population import Examples
+from fedleak.population.prepare import Prepared, prepare
+from fedleak.runs import Run, asked
+from fedleak.views.view import View
+
+__all__ = ["Points", "of_updates", "of_data", "raw", "layer_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Points:
+    """Two sides of the same people, as rows of length one in one space."""
+
+    people: tuple[str, ...]
+    known: FloatArray  # from the prior data
+    known_who: IntArray  # index into people
+    private: FloatArray
+    private_who: IntArray
+
+    def thinned(self, most: int, rng: np.random.Generator, people: IntArray | None = None) -> Points:
+        """At most so many points of each person on each side; with `people`, only theirs."""
+        kept = np.arange(len(self.people)) if people is None else people
+        known = np.concatenate([_some(self.known_who, person, most, rng) for person in kept])
+        private = np.concatenate([_some(self.private_who, person, most, rng) for person in kept])
+        place = np.full(len(self.people), -1)
+        place[kept] = np.arange(len(kept))
+        return Points(
+            people=tuple(self.people[person] for person in kept),
+            known=self.known[known],
+            known_who=place[self.known_who[known]],
+            private=self.private[private],
+            private_who=place[self.private_who[private]],
+        )
+
+    @property
+    def present(self) -> IntArray:
+        """Who has points on both sides."""
+        return np.intersect1d(self.known_who, self.private_who)
+
+
+def of_updates(run: Run, adversary: Any, layer: str) -> Points:
+    """One layer of the updates, as the attacks see it: shadow devices on one side, anonymous ones on the other."""
+    given = asked(run, Identify())
+    view = View(run.folder / "trace", adversary, given.shadow)
+    found = features(view, given.questions, layer)
+    return Points(
+        people=given.questions.options,
+        known=found.known,
+        known_who=found.who,
+        private=found.asked,
+        private_who=given.answers.right,
+    )
+
+
+def of_data(plan: Plan, run: Run) -> Points:
+    """The examples that the two devices of each person train on."""
+    prepared = prepare(plan.dataset, plan.population, run.seed, iid=run.variant.control == "iid")
+    known, private = raw(prepared)
+    return Points(
+        people=tuple(str(share.user.id) for share in prepared.shares),
+        known=unit(np.concatenate(known)),
+        known_who=np.repeat(np.arange(len(known)), [len(rows) for rows in known]),
+        private=unit(np.concatenate(private)),
+        private_who=np.repeat(np.arange(len(private)), [len(rows) for rows in private]),
+    )
+
+
+def raw(prepared: Prepared) -> tuple[list[FloatArray], list[FloatArray]]:
+    """Everyone's prior and private examples as rows of numbers: pixels or columns, or how often each word occurs.
+
+    The mean of the prior data, which the adversary knows, is the origin: without that all pictures point the same way.
+    """
+    known = [share.prior for share in prepared.shares]
+    private = [share.private for share in prepared.shares]
+    words = 0
+    if np.issubdtype(prepared.test.x.dtype, np.integer):
+        words = 1 + max(int(examples.x.max()) for examples in (*known, *private))
+    sides = [[_rows(examples, words) for examples in side] for side in (known, private)]
+    centre = np.mean([rows.mean(axis=0) for rows in sides[0]], axis=0, dtype=np.float32)
+    centred = [[rows - centre for rows in side] for side in sides]
+    return centred[0], centred[1]
+
+
+def layer_of(plan: Plan, layer: str | None) -> str:
+    """The layer asked for, or the one that the plan's first attack on a layer looks at."""
+    return layer or next((str(attack.layer) for attack in plan.attacks if hasattr(attack, "layer")), "last")
+
+
+def _rows(examples: Examples, words: int) -> FloatArray:
+    if not words:
+        return np.asarray(examples.x.reshape(len(examples), -1), dtype=np.float32)
+    counts = np.zeros((len(examples), words), dtype=np.float32)
+    np.add.at(counts, (np.arange(len(examples))[:, None], examples.x), 1)
+    counts[:, 0] = 0  # padding
+    shares: FloatArray = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    return shares
+
+
+def _some(who: IntArray, person: int, most: int, rng: np.random.Generator) -> IntArray:
+    rows = np.flatnonzero(who == person)
+    return np.sort(rng.permutation(rows)[:most])

@@ -1,0 +1,226 @@
+"""Would the data itself give people away more than the updates do?
+
+The data is put in the place of the updates: instead of an update each device sends the mean of some of its examples,
+and the same attack plays the same game on the record of that. So the two differ in what is sent and in nothing else.
+"""
+
+from __future__ import annotations
+
+import io
+import shutil
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+import numpy as np
+from msgspec import Meta
+
+from fedleak.analyses.analysis import (
+    COLUMNS,
+    OfAttack,
+    Point,
+    chosen,
+    closing,
+    curve,
+    doubling,
+    measured,
+    numbers,
+    play,
+    said,
+    table,
+    vary,
+)
+from fedleak.analyses.points import raw
+from fedleak.core import FloatArray, Layer, derive
+from fedleak.errors import TraceError
+from fedleak.federation.federation import Round, devices
+from fedleak.games.identify import Identify
+from fedleak.jobs import cores, run_jobs
+from fedleak.pipeline import Progress, reread, sent
+from fedleak.plan.plan import Plan
+from fedleak.population.prepare import Prepared, prepare
+from fedleak.runs import Run, Tick, Variant, digest
+from fedleak.runs import play as answer
+from fedleak.score.assemble import settings_key
+from fedleak.score.result import Analysis, Figure, Series
+from fedleak.score.score import Played
+from fedleak.trace.files import private_folder, read_whole, write_atomic
+from fedleak.trace.header import Header
+from fedleak.trace.lock import locked
+from fedleak.trace.prior import Prior
+from fedleak.trace.truth import Truth
+from fedleak.trace.writer import TraceWriter
+
+__all__ = ["RawData"]
+
+_PREFIX = ".raw-"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RawData(OfAttack):
+    """Attack sets of raw examples as if they were updates (first version of Orekondy et al., 2020, Figure 10)."""
+
+    name: ClassVar[str] = "raw-data"
+    summary: ClassVar[str] = "Would the data itself give people away more than their updates do?"
+
+    sizes: Annotated[
+        tuple[Annotated[int, Meta(ge=1)], ...], Meta(description="examples in a set, each in turn; 1, 2, ... if empty")
+    ] = ()
+    sets: Annotated[int, Meta(ge=1, description="sets of each person and side")] = 20
+
+    def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
+        """Average precision over the size of the sets, beside that of the attack on updates."""
+        attack = chosen(plan, self.name, self.attack, layered=True)
+        updates = measured(plan, play(vary(plan, attacks=[attack], games=[Identify()]), out, progress, jobs)[0])
+        # The record of raw data has one layer.
+        varied = vary(plan, attacks=[replace(attack, layer="last")], games=[Identify()])
+        most = int(np.median([len(share.private) for share in prepare_first(plan).shares]))
+        sizes = self.sizes or (*doubling(most), most)
+        folder = out / "analyses" / self.name
+        key = digest([settings_key(*varied.plays[0]), self.sets])[:8]
+        paths = {(size, seed): folder / f"{key}-{size}-seed-{seed}.npz" for size in sizes for seed in plan.seeds}
+        with locked(out):
+            private_folder(folder)
+            for left in folder.glob(f"{_PREFIX}*"):  # by an attempt that was killed
+                shutil.rmtree(left)
+            todo = [place for place, path in paths.items() if not path.exists()]
+            progress.stage(f"Attacking {len(todo)} records of raw data", len(todo))
+            run_jobs(
+                [(job, (*sent(varied), seed, size, self.sets, str(paths[size, seed]))) for size, seed in todo],
+                jobs or cores(),
+                progress.tick,
+            )
+        points = [
+            Point(float(size), f"{size} example{'s' if size > 1 else ''}", one)
+            for size in sizes
+            for one in [measured(plan, [kept(paths[size, seed], seed) for seed in plan.seeds])]
+        ]
+        line, chance = curve("raw data", points)
+        beside = next((point for point in points if point.measured.value > updates.value), None)
+        return Analysis(
+            name=self.name,
+            title=self.summary,
+            text=(
+                "Instead of updates the same attack is given the mean of some raw examples (pixels, columns, or how "
+                f"often each word occurs): {self.sets} sets of each person's prior data to learn from and of their "
+                f"private data to name. One example gives average precision {said(points[0].measured)}; "
+                f"{points[-1].label} {said(points[-1].measured)}; an update {said(updates)}. "
+                + (
+                    f"Raw data says more than an update from {beside.label} on. "
+                    if beside
+                    else "No size of set said more than an update. "
+                )
+                + closing(plan, attack)
+            ),
+            columns=["what the attack is given", *COLUMNS],
+            rows=[*table(points), ["an update", *numbers(updates)]],
+            figures=[
+                Figure(
+                    kind="lines",
+                    title="Average precision over the number of raw examples",
+                    x_label="examples in a set",
+                    y_label="average precision",
+                    series=[
+                        line,
+                        Series(
+                            name=f"updates, layer '{attack.layer}'",
+                            x=line.x,
+                            y=[updates.value] * len(points),
+                            low=[updates.low] * len(points),
+                            high=[updates.high] * len(points),
+                            reference=True,
+                        ),
+                        chance,
+                    ],
+                    log_x=True,
+                )
+            ],
+        )
+
+
+def prepare_first(plan: Plan) -> Prepared:
+    """The people of the first seed."""
+    return prepare(plan.dataset, plan.population, plan.seeds[0])
+
+
+def job(text: str, change: bytes, seed: int, size: int, sets: int, path: str, tick: Tick) -> None:
+    """Record sets of raw data, attack the record and keep the claims, in a worker process.
+
+    The record itself holds private examples, which no folder of an audit does, so it lives only for the attack.
+    """
+    plan = reread(text, change)
+    with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=Path(path).parent) as folder:
+        run = Run(Variant(), seed, Path(folder), "raw data")
+        record(prepare(plan.dataset, plan.population, seed), run, size, sets)
+        found = answer(run, *plan.plays[0])
+    buffer = io.BytesIO()
+    np.savez(buffer, claims=found.claims, right=found.right, options=np.array(found.options))
+    write_atomic(Path(path), buffer.getvalue())
+    tick(1)
+
+
+def kept(path: Path, seed: int) -> Played:
+    """Claims that an earlier attempt kept."""
+    try:
+        with np.load(io.BytesIO(read_whole(path)), allow_pickle=False) as found:
+            claims, right, options = found["claims"], found["right"], tuple(map(str, found["options"]))
+    except (ValueError, KeyError, EOFError, OSError) as error:
+        raise TraceError(f"{path} is damaged ({error}); delete it and run the analysis again") from error
+    return Played(seed, claims, right, options, "identify", right, options)
+
+
+def record(prepared: Prepared, run: Run, size: int, sets: int) -> None:
+    """Write a run in which every device sends means of its own examples."""
+    members = devices(prepared.shares, run.seed)
+    users = tuple(share.user.id for share in prepared.shares)
+    Truth(
+        users=users,
+        device_user={device.id: device.user for device in members},
+        attributes={user: {} for user in users},
+    ).save(run.folder / "truth")
+    Prior(
+        candidates=users,
+        examples=tuple(share.prior for share in prepared.shares),
+        task=prepared.task,
+        outputs=prepared.outputs,
+    ).save(run.folder / "prior")
+    known, private = (dict(zip(users, side, strict=True)) for side in raw(prepared))
+    drawn = [
+        means((private if device.shadow < 0 else known)[device.user], size, sets, derive(run.seed, "sets", device.id))
+        for device in members
+    ]
+    width = drawn[0].shape[1]
+    rounds = max(len(rows) for rows in drawn)
+    header = Header(
+        fingerprint=run.fingerprint,
+        rounds=rounds,
+        task=prepared.task,
+        model="raw data",
+        layout=(Layer("raw", (("mean", (width,)),)),),
+        devices=tuple(device.id for device in members),
+        shadow=tuple(device.shadow for device in members),
+    )
+    writer = TraceWriter.open(run.folder / "trace", header)
+    nothing = {"raw": np.zeros(width, dtype=np.float32)}
+    writer.start(nothing)
+    for number in range(rounds):
+        present = np.asarray([place for place, rows in enumerate(drawn) if len(rows) > number], dtype=np.int64)
+        writer.append(
+            Round(
+                number=number + 1,
+                participants=present,
+                sizes=np.full(len(present), size, dtype=np.int64),
+                updates={"raw": np.stack([drawn[place][number] for place in present])},
+                aggregate=nothing,
+                weights=nothing,
+            )
+        )
+
+
+def means(rows: FloatArray, size: int, sets: int, rng: np.random.Generator) -> FloatArray:
+    """Means of random sets; single examples are not repeated, and who has no more than a set has one set."""
+    if size == 1:
+        return rows[rng.permutation(len(rows))[:sets]]
+    count = sets if len(rows) > size else 1
+    return np.stack([rows[rng.permutation(len(rows))[:size]].mean(axis=0) for _ in range(count)])

@@ -1,0 +1,115 @@
+"""Does it matter when in training an update was sent?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+import numpy as np
+from msgspec import Meta
+
+from fedleak.analyses.analysis import (
+    COLUMNS,
+    OfAttack,
+    base_game,
+    chosen,
+    closing,
+    measured,
+    numbers,
+    play,
+    said,
+    vary,
+)
+from fedleak.core import IntArray, number
+from fedleak.errors import PlanError
+from fedleak.pipeline import Progress
+from fedleak.plan.plan import Plan
+from fedleak.runs import asked, runs
+from fedleak.score.result import Analysis, Figure
+from fedleak.score.score import Measured, Played
+from fedleak.trace.reader import Trace
+
+__all__ = ["Rounds"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rounds(OfAttack):
+    """Learn from the updates of some rounds, name the senders of others (Orekondy et al., 2020, Figure 10)."""
+
+    name: ClassVar[str] = "rounds"
+    summary: ClassVar[str] = "Does it matter when in training an update was sent?"
+
+    ranges: Annotated[int, Meta(ge=2, le=50, description="how many ranges the rounds are cut into")] = 5
+
+    def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
+        """A grid of average precision: rows are the rounds learned from, columns the rounds asked about."""
+        attack = chosen(plan, self.name, self.attack)
+        rounds = plan.federation.rounds
+        if rounds < 2 * self.ranges:
+            raise PlanError(
+                f"analysis 'rounds' cuts the rounds into {self.ranges} ranges of at least two, and the plan has only "
+                f"{rounds} rounds; choose fewer with --set ranges=N, or train longer"
+            )
+        edges = np.linspace(0, rounds, self.ranges + 1).round().astype(int)
+        spans = [(a + 1, b) for a, b in pairwise(edges.tolist())]
+        games = [replace(base_game(plan, attack), labelled_rounds=span) for span in spans]
+        varied = vary(plan, attacks=[attack], games=games)
+        plays = play(varied, out, progress, jobs)
+        # What was asked is the same for every range that was learned from; a column is a part of the answers.
+        when = [
+            Trace.open(run.folder / "trace").round[asked(run, games[0]).questions.updates] for run in runs(varied, out)
+        ]
+        grid = [[self._cell(plan, claims, when, span) for span in spans] for claims in plays]
+        names = [f"{first}-{last}" for first, last in spans]
+        flat = [cell for row in grid for cell in row if cell is not None]
+        if not flat:
+            raise PlanError(
+                f"analysis 'rounds': no range of {rounds // self.ranges} rounds has updates of two people; choose "
+                "fewer with --set ranges=N, or train longer"
+            )
+        same = [row[i] for i, row in enumerate(grid) if row[i] is not None]
+        other = [cell for i, row in enumerate(grid) for j, cell in enumerate(row) if i != j and cell is not None]
+        above = sum(cell.low > cell.chance for cell in flat)
+        means = [number(float(np.mean([cell.value for cell in cells if cell]))) for cells in (same, other) if cells]
+        return Analysis(
+            name=self.name,
+            title=self.summary,
+            text=(
+                "The attack learns from the labelled updates of one range of rounds and names the senders of the "
+                f"updates of another. {above} of {len(flat)} pairs of ranges are above chance; average precision is "
+                f"{' within a range and '.join(means)} across ranges on average, at best "
+                f"{said(max(flat, key=lambda cell: cell.value))}. {closing(plan, attack)}"
+            ),
+            columns=["learned from rounds", "asked about rounds", *COLUMNS],
+            rows=[
+                [names[i], names[j], *numbers(cell)]
+                for i, row in enumerate(grid)
+                for j, cell in enumerate(row)
+                if cell is not None
+            ],
+            figures=[
+                Figure(
+                    kind="heatmap",
+                    title="Average precision by the rounds learned from and asked about",
+                    x_label="rounds asked about",
+                    y_label="rounds learned from",
+                    x_ticks=names,
+                    y_ticks=names,
+                    cells=[[cell.value if cell else None for cell in row] for row in grid],
+                )
+            ],
+        )
+
+    def _cell(
+        self, plan: Plan, plays: Sequence[Played], when: Sequence[IntArray], span: tuple[int, int]
+    ) -> Measured | None:
+        parts = []
+        for claims, rounds in zip(plays, when, strict=True):
+            kept = (rounds >= span[0]) & (rounds <= span[1])
+            if len(np.unique(claims.right[kept])) > 1:  # of fewer people identities cannot be permuted
+                who = None if claims.who is None else claims.who[kept]
+                parts.append(replace(claims, claims=claims.claims[kept], right=claims.right[kept], who=who))
+        return measured(plan, parts) if parts else None

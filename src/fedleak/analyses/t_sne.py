@@ -1,0 +1,129 @@
+"""Do the updates of one person lie together? A map, and a number that does not depend on the map."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+import numpy as np
+from msgspec import Meta
+from scipy.spatial.distance import cdist
+from sklearn.manifold import TSNE
+from threadpoolctl import threadpool_limits
+
+from fedleak import pipeline
+from fedleak.analyses.analysis import closing, measured, said, vary
+from fedleak.analyses.points import Points, layer_of, of_data, of_updates
+from fedleak.core import FloatArray, derive
+from fedleak.errors import AttackError
+from fedleak.pipeline import Progress
+from fedleak.plan.plan import Plan
+from fedleak.runs import Run, runs
+from fedleak.score.result import Analysis, Figure, Series
+from fedleak.score.score import Measured, Played
+
+__all__ = ["Map"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Map:
+    """Draw the updates, and the data, of some people on a map by t-SNE (van der Maaten and Hinton, 2008).
+
+    After Figure 11 of the first version of Orekondy et al.; people are drawn by the seed, not picked for a good
+    picture. A map can be read in many ways, so the share of private points whose nearest known neighbour belongs to
+    the same person is given with it.
+    """
+
+    name: ClassVar[str] = "t-sne"
+    summary: ClassVar[str] = "Do the updates of one person lie together?"
+
+    users: Annotated[int, Meta(ge=2, description="how many people are drawn")] = 10
+    most: Annotated[int, Meta(ge=2, description="at most this many points of each person and side")] = 30
+    perplexity: Annotated[float, Meta(gt=0, description="how many neighbours a point is laid out by, at most")] = 30.0
+    layer: (
+        Annotated[str, Meta(description="which layer of the updates; that of the plan's first attack if absent")] | None
+    ) = None
+
+    def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
+        """A map of the first seed in each space, and how often the nearest neighbour is the same person, over seeds."""
+        varied = vary(plan, attacks=plan.attacks, games=plan.games)
+        pipeline.train(varied, out, progress, jobs)
+        every = runs(varied, out)
+        progress.stage("Drawing maps", 2 * len(every))
+        layer = layer_of(plan, self.layer)
+        figures, rows, told = [], [], []
+        for space in ("updates", "data"):
+            some = []
+            for run in every:
+                points = of_data(plan, run) if space == "data" else of_updates(run, plan.adversaries[0], layer)
+                some.append(self._drawn(points, run))
+                progress.tick(1)
+            found = measured(plan, [nearest(points, run) for points, run in zip(some, every, strict=True)], "top1")
+            rows.append(row(space, found))
+            told.append(f"{space}: {said(found)}")
+            figures.append(self._map(some[0], every[0], space))
+        return Analysis(
+            name=self.name,
+            title=self.summary,
+            text=(
+                f"The points of {len(some[0].people)} people, drawn by the seed, are laid out so that near ones stay "
+                "near; each person has prior and private points. The share of private points whose nearest prior point "
+                f"is the same person's, before the layout: {'; '.join(told)}. Layer '{layer}'; distances between "
+                f"groups on such a map mean nothing. {closing(plan)}"
+            ),
+            columns=["space", "nearest is the same person", "low", "high", "chance", "times chance", "people"],
+            rows=rows,
+            figures=figures,
+        )
+
+    def _drawn(self, points: Points, run: Run) -> Points:
+        rng = derive(run.seed, "t-sne")
+        if len(points.present) < 2:
+            raise AttackError("fewer than two people have updates of both devices; train more rounds")
+        people = np.sort(rng.permutation(points.present)[: self.users])
+        return points.thinned(self.most, rng, people)
+
+    def _map(self, points: Points, run: Run, space: str) -> Figure:
+        rows: FloatArray = np.concatenate([points.known, points.private])
+        seed = int(derive(run.seed, "t-sne", space).integers(2**31))
+        layout = TSNE(perplexity=min(self.perplexity, (len(rows) - 1) / 3), init="pca", random_state=seed)
+        with threadpool_limits(1):  # sums in another order would give another map
+            flat = layout.fit_transform(rows)
+        places = (flat[: len(points.known)], flat[len(points.known) :])
+        return Figure(
+            kind="scatter",
+            title=f"Map of {space}, seed {run.seed}",
+            x_label="first coordinate",
+            y_label="second coordinate",
+            series=[
+                dots(f"{name}, {side}", where[who == person])
+                for person, name in enumerate(points.people)
+                for side, where, who in (
+                    ("prior", places[0], points.known_who),
+                    ("private", places[1], points.private_who),
+                )
+            ],
+        )
+
+
+def nearest(points: Points, run: Run) -> Played:
+    """Answer every private point with the person of the nearest known one, as if it were an attack."""
+    distances = cdist(points.private, points.known)
+    claims = np.stack(
+        [-distances[:, points.known_who == person].min(axis=1) for person in range(len(points.people))], axis=1
+    )
+    who = points.private_who
+    return Played(run.seed, claims.astype(np.float32), who, points.people, "identify", who, points.people)
+
+
+def row(space: str, found: Measured) -> list[str | float | None]:
+    """One row of the table."""
+    times = found.value / found.chance if found.chance > 0 else None
+    return [space, found.value, found.low, found.high, found.chance, times, found.users]
+
+
+def dots(name: str, places: Sequence[Sequence[float]]) -> Series:
+    """The points of one person's side."""
+    return Series(name=name, x=[float(x) for x, _ in places], y=[float(y) for _, y in places])

@@ -1,0 +1,98 @@
+"""fedleak analyse: why attacks work, and what they take."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.table import Table
+from rich.text import Text
+
+from fedleak import registry
+from fedleak.cli.list import described
+from fedleak.cli.options import bar, console, full_option, jobs_option, opened, out_option
+from fedleak.core import number
+from fedleak.errors import PlanError
+from fedleak.plan.configure import configure
+from fedleak.report.words import printable
+from fedleak.score.result import Analysis
+
+__all__ = ["command"]
+
+
+@click.command("analyse")
+@click.argument("name", metavar="NAME", required=False)
+@click.argument("plan", metavar="PLAN", required=False)
+@full_option
+@out_option
+@jobs_option
+@click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="A setting of the analysis; repeatable.")
+def command(
+    name: str | None, plan: str | None, full: bool, out: Path | None, jobs: int | None, settings: tuple[str, ...]
+) -> None:
+    """Ask NAME, one of the analyses, about the undefended federation of a PLAN, and add the answer to its report.
+
+    Without NAME the analyses are listed. What is not trained yet is trained; interrupted, the same command goes on
+    where it stopped. An audit of the same folder keeps its analyses.
+
+    \b
+    Examples:
+      fedleak analyse
+      fedleak analyse layers demo
+      fedleak analyse rounds my-plan.toml --out results/ --set ranges=10
+    """
+    if name is None:
+        for entry, text in described("analysis"):
+            click.echo(f"  {entry:<20} {text}")
+        return
+    cls = registry.load("analysis", name)
+    look = configure(cls, parsed(settings), f"fedleak analyse {name} --set")
+    if plan is None:
+        raise click.UsageError("Missing argument 'PLAN': whose federation is to be analysed?")
+    # The pipeline is slow to import, and a misspelt name should not wait for it.
+    from fedleak.analyses.analysis import analyse
+
+    opened_plan, folder = opened(plan, out, full)
+    with bar() as progress:
+        found = analyse(look, opened_plan, folder, progress, jobs)
+    show(found)
+    click.echo(f"Report: {folder / 'report.html'}")
+    click.echo(f"Data:   {folder / 'analyses' / f'{name}.json'}")
+
+
+def parsed(settings: tuple[str, ...]) -> dict[str, Any]:
+    """Read KEY=VALUE pairs; a value is written as in a plan, and text may stand without quotes."""
+    table: dict[str, Any] = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not (key and equals):
+            raise PlanError(f"--set {setting}: expected KEY=VALUE, for instance ranges=10")
+        try:
+            table[key] = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            table[key] = value
+    return table
+
+
+def show(found: Analysis) -> None:
+    """Tell what was found, then the numbers behind it."""
+    screen = console()
+    screen.print(Text(printable(found.title), style="bold"))
+    screen.print(Text(printable(found.text)))
+    table = Table(box=None, pad_edge=False)
+    for place, column in enumerate(found.columns):
+        table.add_column(printable(column), justify="right" if place else "left", overflow="fold")
+    for row in found.rows:
+        table.add_row(*(Text(cell(value)) for value in row))
+    screen.print(table)
+
+
+def cell(value: str | float | None) -> str:
+    """One cell of the table: names as they are, counts without decimals, shares with two digits that count."""
+    if value is None:
+        return "-"
+    if isinstance(value, str):
+        return printable(value)
+    return f"{value:,}" if isinstance(value, int) else number(value)
