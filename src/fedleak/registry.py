@@ -46,6 +46,7 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
     "model": {
         "mlp": "fedleak.federation.models.mlp:Mlp",
         "cnn": "fedleak.federation.models.cnn:Cnn",
+        "mobilenet": "fedleak.federation.models.mobilenet:MobileNet",
         "word-lm": "fedleak.federation.models.recurrent:WordLm",
         "rating": "fedleak.federation.models.recurrent:Rating",
         "own": "fedleak.federation.models.own:Own",

@@ -38,6 +38,40 @@ class PlainCnn(nn.Module):
         return y
 
 
+class PlainNormed(nn.Module):
+    """A convolution with its normalisation, under the names of one layer."""
+
+    def __init__(self, inputs: int, outputs: int, kernel: int, stride: int, groups: int = 1) -> None:
+        super().__init__()
+        conv = nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, groups=groups, bias=False)
+        self.weight = conv.weight
+        self.scale = nn.Parameter(torch.ones(outputs))
+        self.shift = nn.Parameter(torch.zeros(outputs))
+        self.stride, self.groups = stride, groups
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = F.conv2d(x, self.weight, None, self.stride, self.weight.shape[-1] // 2, 1, self.groups)
+        return F.group_norm(h, h.shape[1] // 8, self.scale, self.shift).relu()
+
+
+class PlainMobileNet(nn.Module):
+    """Three blocks at a quarter of the width; the stem and the second block halve the picture."""
+
+    def __init__(self, channels: int, outputs: int) -> None:
+        super().__init__()
+        self.stem = PlainNormed(channels, 8, 3, 2)
+        self.dw1, self.pw1 = PlainNormed(8, 8, 3, 1, 8), PlainNormed(8, 16, 1, 1)
+        self.dw2, self.pw2 = PlainNormed(16, 16, 3, 2, 16), PlainNormed(16, 32, 1, 1)
+        self.dw3, self.pw3 = PlainNormed(32, 32, 3, 1, 32), PlainNormed(32, 32, 1, 1)
+        self.out = nn.Linear(32, outputs)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = self.pw1(self.dw1(self.stem(x)))
+        h = self.pw3(self.dw3(self.pw2(self.dw2(h))))
+        y: torch.Tensor = self.out(h.mean((2, 3)))
+        return y
+
+
 class PlainLm(nn.Module):
     def __init__(self, vocabulary: int, embedding: int, hidden: int) -> None:
         super().__init__()

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import settings as examples_of
 from hypothesis import strategies as st
-from reference import PlainCnn, PlainLm, PlainMlp, PlainRating, client_update
+from reference import PlainCnn, PlainLm, PlainMlp, PlainMobileNet, PlainRating, client_update
 from torch import nn
 
 from fedleak.core import Task
@@ -21,6 +21,7 @@ from fedleak.federation.engines.embedded import Embedded, one_thread
 from fedleak.federation.model import Architecture, Model, Signature
 from fedleak.federation.models.cnn import Cnn
 from fedleak.federation.models.mlp import Mlp
+from fedleak.federation.models.mobilenet import MobileNet
 from fedleak.federation.models.recurrent import Rating, WordLm
 from fedleak.plan.plan import FederationPlan
 from fedleak.population.population import Examples
@@ -73,6 +74,12 @@ CASES: dict[str, Case] = {
         Signature(Task.MULTI_LABEL, (1, 8, 8), 5),
         lambda: PlainCnn(1, 8, 5, 3),
         lambda n, rng: several(images(n, rng, (1, 8, 8))),
+    ),
+    "mobilenet": (
+        MobileNet(blocks=3),
+        Signature(Task.MULTI_LABEL, (1, 8, 12), 5),
+        lambda: PlainMobileNet(1, 5),
+        lambda n, rng: several(images(n, rng, (1, 8, 12))),
     ),
     "word-lm": (
         WordLm(embedding=8, hidden=12),

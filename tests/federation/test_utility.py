@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -177,7 +178,7 @@ def test_nearest_neighbours_vote_average_and_rank() -> None:
     x = np.array([[0.0], [0.1], [0.2], [9.0], [9.1], [9.2]], dtype=np.float32)
     test = np.array([[0.15], [8.9], [0.0]], dtype=np.float32)
 
-    def score(task: Task, known: list[object], asked: list[object]) -> float | None:
+    def score(task: Task, known: Sequence[object], asked: Sequence[object]) -> float | None:
         kind = np.int64 if task is Task.CLASSIFY else np.float32
         train = Examples(x=x, y=np.array(known, dtype=kind))
         return nearest(train, Examples(x=test, y=np.array(asked, dtype=kind)), task, k=3)
