@@ -28,9 +28,13 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "reid-knn": "fedleak.attacks.deanonymize.knn:NearestNeighbours",
         "reid-centroid": "fedleak.attacks.deanonymize.centroid:Centroid",
         "reid-labels": "fedleak.attacks.deanonymize.labels:LabelHistogram",
+        "match-mlp": "fedleak.attacks.match.mlp:MatchMlp",
+        "match-siamese": "fedleak.attacks.match.siamese:Siamese",
+        "match-cosine": "fedleak.attacks.match.cosine:Cosine",
     },
     "game": {
         "identify": "fedleak.games.identify:Identify",
+        "match": "fedleak.games.match:Match",
     },
     "defence": {
         "noise": "fedleak.defences.noise:Noise",

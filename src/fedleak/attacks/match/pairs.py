@@ -1,0 +1,86 @@
+"""What the matching attacks have in common: pairs of updates to judge, and labelled updates to learn from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, TypeAlias
+
+import numpy as np
+import torch
+from msgspec import Meta
+from torch.nn import functional
+
+from fedleak.attacks.deanonymize.one_layer import OneLayer
+from fedleak.attacks.features import layer_name, unit
+from fedleak.core import FloatArray, IntArray
+from fedleak.errors import AttackError
+from fedleak.games.game import Questions
+from fedleak.views.view import View
+
+__all__ = ["OnPairs", "PairNetwork", "asked_pairs", "labelled", "fit_pairs", "PairDraw"]
+
+PairDraw: TypeAlias = tuple[IntArray, IntArray, FloatArray]
+"""First and second of each pair to learn from, and 1 where they match."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnPairs(OneLayer):
+    """Needs and layer of an attack that judges pairs of updates."""
+
+    game: ClassVar[str] = "match"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairNetwork:
+    """How a network on pairs is made and trained; the paper leaves batch and epochs open."""
+
+    hidden: Annotated[int, Meta(ge=1, description="units of every layer before the distance")] = 128
+    lr: Annotated[float, Meta(gt=0, description="learning rate of RMSProp")] = 1e-3
+    batch: Annotated[int, Meta(ge=1, description="pairs in a step")] = 64
+    epochs: Annotated[
+        int, Meta(ge=1, description="how often new pairs are drawn: each labelled update in a right and a wrong one")
+    ] = 20
+
+
+def asked_pairs(view: View, questions: Questions, layer: str) -> tuple[FloatArray, IntArray]:
+    """Every update that is asked about once, scaled to length one, and for each question two rows of these."""
+    if questions.updates.ndim != 2 or questions.updates.shape[1] != 2:
+        raise AttackError("a matching attack is asked about pairs of updates; play it in the game 'match'")
+    twice = np.flatnonzero(questions.updates[:, 0] == questions.updates[:, 1])
+    if len(twice):
+        raise AttackError(
+            f"question {int(twice[0])} pairs update {int(questions.updates[twice[0], 0])} with itself, which matches "
+            "whoever sent it; ask about two different updates"
+        )
+    rows, index = np.unique(questions.updates, return_inverse=True)
+    table = view.updates.layer(layer_name(view, layer))
+    return unit(np.asarray(table[rows], dtype=np.float32)), index.reshape(questions.updates.shape)
+
+
+def labelled(view: View, layer: str) -> tuple[FloatArray, IntArray]:
+    """The updates whose person the adversary knows, scaled to length one, and their candidates."""
+    rows = np.flatnonzero(view.updates.shadow >= 0)
+    if len(rows) == 0:
+        raise AttackError("no shadow device was selected in any round, so no labelled update exists; train more rounds")
+    table = view.updates.layer(layer_name(view, layer))
+    return unit(np.asarray(table[rows], dtype=np.float32)), view.updates.shadow[rows]
+
+
+def fit_pairs(
+    weights: Sequence[torch.Tensor],
+    score: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+    draw: Callable[[], PairDraw],
+    settings: PairNetwork,
+    rng: np.random.Generator,
+) -> None:
+    """Minimise the binary cross-entropy of `score` (a logit for each pair) by RMSProp, on new pairs every epoch."""
+    # Decay and floor are the defaults of the paper's library, not of this one.
+    optimizer = torch.optim.RMSprop(weights, lr=settings.lr, alpha=0.9, eps=1e-7, foreach=True)
+    for _ in range(settings.epochs):
+        first, second, same = (torch.from_numpy(column) for column in draw())
+        for batch in torch.split(torch.from_numpy(rng.permutation(len(same))), settings.batch):
+            loss = functional.binary_cross_entropy_with_logits(score(first[batch], second[batch]), same[batch])
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()

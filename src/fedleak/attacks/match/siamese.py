@@ -1,0 +1,74 @@
+"""Matching with a Siamese network, which learns what makes two updates alike rather than whose they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from fedleak.attacks.match.pairs import OnPairs, PairDraw, PairNetwork, asked_pairs, fit_pairs, labelled
+from fedleak.attacks.network import dense
+from fedleak.core import FloatArray, IntArray
+from fedleak.errors import AttackError
+from fedleak.games.game import Questions
+from fedleak.trace.prior import Prior
+from fedleak.views.view import View
+
+__all__ = ["Siamese"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Siamese(PairNetwork, OnPairs):
+    """Two layers that both updates share, the L1 distance, one unit (Orekondy et al., 2020, Fig. 3b).
+
+    Bromley et al. (1994) made the twin network for signatures. Nothing in it names a person, so it can be asked about
+    people it has never seen.
+    """
+
+    name: ClassVar[str] = "match-siamese"
+    summary: ClassVar[str] = "a network learns from pairs when two updates come from one person"
+
+    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
+        """Score every pair by the network's logit."""
+        asked, index = asked_pairs(view, questions, self.layer)
+        known, who = labelled(view, self.layer)
+        order = np.argsort(who, kind="stable")
+        rows, who = torch.from_numpy(known[order]), who[order]
+        counts = np.unique(who, return_counts=True)[1]
+        if len(counts) < 2 or counts.max() < 2:
+            raise AttackError(
+                "match-siamese learns from pairs of labelled updates, of one person and of two; the people it may "
+                f"learn from have {len(who)} updates from {len(counts)} people. Train more rounds, or see more people"
+            )
+        shared = [*dense(known.shape[1], self.hidden, rng), *dense(self.hidden, self.hidden, rng)]
+        out = dense(self.hidden, 1, rng)
+
+        def embed(inputs: torch.Tensor) -> torch.Tensor:
+            return torch.relu(functional.linear(torch.relu(functional.linear(inputs, *shared[:2])), *shared[2:]))
+
+        def score(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+            return functional.linear((first - second).abs(), *out).squeeze(1)
+
+        def learn(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+            return score(*embed(rows[torch.cat([first, second])]).chunk(2))
+
+        fit_pairs([*shared, *out], learn, lambda: draw(who, rng), self, rng)
+        with torch.no_grad():
+            embedded = embed(torch.from_numpy(asked))
+            return score(embedded[index[:, 0]], embedded[index[:, 1]])[:, None].numpy()
+
+
+def draw(who: IntArray, rng: np.random.Generator) -> PairDraw:
+    """Pair every update with another one of the same person and with one of somebody else; `who` is sorted."""
+    start, size = np.searchsorted(who, who), np.unique(who, return_inverse=True, return_counts=True)
+    mine = size[2][size[1]]
+    anchor = np.flatnonzero(mine > 1)
+    start, mine = start[anchor], mine[anchor]
+    same = start + (anchor - start + rng.integers(1, mine)) % mine
+    other = rng.integers(0, len(who) - mine)
+    other += np.where(other >= start, mine, 0)  # leave out the person's own block
+    label = np.repeat(np.asarray([1, 0], dtype=np.float32), len(anchor))
+    return np.tile(anchor, 2), np.concatenate([same, other]), label
