@@ -56,6 +56,24 @@ SOURCES: Mapping[str, Source] = {
         homepages=("https://u.cs.biu.ac.il/~koppel/BlogCorpus.htm",),
         note="the Blog Authorship Corpus as published (blogs.zip), or extracts of it as JSON lines",
     ),
+    "ptb": Source(
+        folder="ptb",
+        choices=(("ptb.train.txt.xz", "ptb.test.txt.xz"), ("ptb.train.txt", "ptb.test.txt")),
+        homepages=("https://catalog.ldc.upenn.edu/LDC99T42",),
+        note="the Penn Treebank as prepared by Mikolov for language models",
+    ),
+    "wikitext2": Source(
+        folder="wikitext2",
+        choices=(("wiki.train.shuffled.tokens.xz", "wiki.test.tokens.xz"), ("wiki.train.tokens", "wiki.test.tokens")),
+        homepages=("https://huggingface.co/datasets/Salesforce/wikitext",),
+        note="WikiText-2 in words",
+    ),
+    "enwik8": Source(
+        folder="enwik8",
+        choices=(("enwik8_first4154399bytes.xz",), ("enwik8",)),
+        homepages=("http://mattmahoney.net/dc/textdata.html",),
+        note="the first 100 MB of the English Wikipedia of 2006, or a prefix of it",
+    ),
 }
 
 

@@ -1,0 +1,76 @@
+"""Secrets that are planted in people's text, so that an audit knows what there is to be found (Carlini et al., 2019).
+
+A secret is truth: it is part of what a client trains on, and nothing else of a run may hold it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from fedleak.errors import DataError, PlanError
+from fedleak.population.secret_formats import Format
+
+__all__ = ["Where", "draw", "plant", "check_alphabet"]
+
+Where: TypeAlias = Literal["lines", "anywhere"]
+
+
+def draw(form: Format, count: int, rng: np.random.Generator) -> list[str]:
+    """Draw different records, each as likely as any other.
+
+    Uniformly, so that a record is worth exactly as many bits as its format has.
+    """
+    if count > form.size:
+        raise PlanError(
+            f"secret format '{form.text}' admits {form.size} records, but {count} different ones are needed "
+            "(one for each client that holds one, and its decoy); use a format with more or longer slots"
+        )
+    numbers: dict[int, None] = {}
+    while len(numbers) < count:
+        numbers[_below(form.size, rng)] = None
+    return [form[number] for number in numbers]
+
+
+def _below(limit: int, rng: np.random.Generator) -> int:
+    """A whole number below any limit; generators stop at 64 bits, and a format does not."""
+    size = (limit - 1).bit_length()
+    while True:
+        number = int.from_bytes(rng.bytes(-(-size // 8)), "little") & ((1 << size) - 1)
+        if number < limit:
+            return number
+
+
+def plant(text: str, record: str, times: int, where: Where, rng: np.random.Generator) -> str:
+    """Insert a record so many times: on lines of its own, or between any two words.
+
+    Never twice at one place: a record that follows itself would teach a model to repeat, not to remember.
+    """
+    pattern, after = (r"(?m)^(?=.)", "\n") if where == "lines" else (r"(?<=\S)[ \n](?=\S)", " ")
+    places = [found.end() for found in re.finditer(pattern, text)]
+    if len(places) < times:
+        kind = "lines" if where == "lines" else "spaces between words"
+        raise DataError(
+            f"{times} insertions need as many {kind}, and a client's text has {len(places)}; "
+            + ("plant anywhere, or " if where == "lines" else "")
+            + "take longer texts or fewer insertions"
+        )
+    parts, end = [], 0
+    for at in np.sort(rng.choice(np.array(places, dtype=np.int64), times, replace=False)).tolist():
+        parts += [text[end:at], record, after]
+        end = at
+    return "".join([*parts, text[end:]])
+
+
+def check_alphabet(form: Format, characters: Collection[str]) -> None:
+    """Refuse a format whose records the model could not spell."""
+    strange = sorted(form.alphabet - frozenset(characters))
+    if strange:
+        shown = " ".join(repr(character) for character in strange)
+        raise PlanError(
+            f"secret format '{form.text}' uses characters outside the model's alphabet: {shown}; write the format "
+            "without them (texts are in lower case)"
+        )
