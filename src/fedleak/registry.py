@@ -28,12 +28,17 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "reid-knn": "fedleak.attacks.deanonymize.knn:NearestNeighbours",
         "reid-centroid": "fedleak.attacks.deanonymize.centroid:Centroid",
         "reid-labels": "fedleak.attacks.deanonymize.labels:LabelHistogram",
+        "reid-joint": "fedleak.attacks.deanonymize.joint:Joint",
+        "attribute-mlp": "fedleak.attacks.attribute.mlp:AttributeMlp",
+        "attribute-joint": "fedleak.attacks.attribute.mlp:AttributeJoint",
+        "attribute-words": "fedleak.attacks.attribute.words:AttributeWords",
         "match-mlp": "fedleak.attacks.match.mlp:MatchMlp",
         "match-siamese": "fedleak.attacks.match.siamese:Siamese",
         "match-cosine": "fedleak.attacks.match.cosine:Cosine",
     },
     "game": {
         "identify": "fedleak.games.identify:Identify",
+        "attribute": "fedleak.games.attribute:Attribute",
         "match": "fedleak.games.match:Match",
     },
     "defence": {
@@ -43,9 +48,11 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
     "dataset": {
         "digits": "fedleak.population.datasets.digits:Digits",
         "mnist-writers": "fedleak.population.datasets.mnist_writers:MnistWriters",
+        "writers-canvas": "fedleak.population.datasets.writers_canvas:WritersCanvas",
         "blog": "fedleak.population.datasets.blog:Blog",
         "image-folder": "fedleak.population.datasets.image_folder:ImageFolder",
         "table": "fedleak.population.datasets.table:Table",
+        "text-clients": "fedleak.population.datasets.clients_text:TextClients",
     },
     "model": {
         "mlp": "fedleak.federation.models.mlp:Mlp",
@@ -53,6 +60,8 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "mobilenet": "fedleak.federation.models.mobilenet:MobileNet",
         "word-lm": "fedleak.federation.models.recurrent:WordLm",
         "rating": "fedleak.federation.models.recurrent:Rating",
+        "char-lm": "fedleak.federation.models.char_lm:CharLm",
+        "transformer": "fedleak.federation.models.transformer:Transformer",
         "own": "fedleak.federation.models.own:Own",
     },
     "adversary": {

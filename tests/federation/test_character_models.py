@@ -1,0 +1,229 @@
+"""Character models compute what torch's own layers compute, in windows and one character after another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from fedleak.core import Params, Task
+from fedleak.errors import DataError, PlanError
+from fedleak.federation.engines.embedded import one_thread, tensors
+from fedleak.federation.model import Architecture, Signature, Tensors
+from fedleak.federation.models.char_lm import CharLm, drop
+from fedleak.federation.models.incremental import Incremental
+from fedleak.federation.models.transformer import Transformer
+
+LENGTH, OUTPUTS = 17, 12
+SIGNATURE = Signature(Task.NEXT_TOKEN, (LENGTH,), OUTPUTS)
+ARCHITECTURES: dict[str, Architecture] = {
+    "lstm-1": CharLm(embedding=6, hidden=10),
+    "lstm-3": CharLm(embedding=6, hidden=10, layers=3),
+    "transformer": Transformer(width=12, heads=3, layers=2),
+    "transformer-tied": Transformer(width=12, heads=2, layers=1, tied=True),
+}
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    with one_thread():
+        yield
+
+
+class PlainCharLm(nn.Module):
+    def __init__(self, layers: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(OUTPUTS, 6)
+        self.lstm = nn.LSTM(6, 10, layers, batch_first=True)
+        self.out = nn.Linear(10, OUTPUTS)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.out(self.lstm(self.embedding(x))[0])
+        return y
+
+
+class PlainTransformer(nn.Module):
+    """Torch's own encoder layers with a causal mask, which are a decoder without memory."""
+
+    def __init__(self, heads: int, layers: int, tied: bool) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(OUTPUTS, 12)
+        self.positions = nn.Embedding(LENGTH - 1, 12)
+        self.blocks = nn.ModuleList(
+            nn.TransformerEncoderLayer(12, heads, 48, 0.0, F.gelu, batch_first=True, norm_first=True)
+            for _ in range(layers)
+        )
+        self.norm = nn.LayerNorm(12)
+        self.out = None if tied else nn.Linear(12, OUTPUTS)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = self.embedding(x) + self.positions.weight[: x.shape[1]]
+        for block in self.blocks:
+            h = block(h, src_mask=nn.Transformer.generate_square_subsequent_mask(x.shape[1]), is_causal=True)
+        h = self.norm(h)
+        y: torch.Tensor = h @ self.embedding.weight.T if self.out is None else self.out(h)
+        return y
+
+
+PARTS = {
+    "attention.norm_weight": "norm1.weight",
+    "attention.norm_bias": "norm1.bias",
+    "attention.in_weight": "self_attn.in_proj_weight",
+    "attention.in_bias": "self_attn.in_proj_bias",
+    "attention.out_weight": "self_attn.out_proj.weight",
+    "attention.out_bias": "self_attn.out_proj.bias",
+    "feedforward.norm_weight": "norm2.weight",
+    "feedforward.norm_bias": "norm2.bias",
+    "feedforward.in_weight": "linear1.weight",
+    "feedforward.in_bias": "linear1.bias",
+    "feedforward.out_weight": "linear2.weight",
+    "feedforward.out_bias": "linear2.bias",
+    "norm.norm_weight": "norm.weight",
+    "norm.norm_bias": "norm.bias",
+}
+
+
+def torch_name(key: str) -> str:
+    layer, tensor = key.split(".")
+    kind, number = layer.rstrip("123"), layer[-1]
+    if kind == "lstm":
+        return f"lstm.{tensor}_l{int(number) - 1}"
+    part = PARTS.get(f"{kind}.{tensor}", key)
+    return f"blocks.{int(number) - 1}.{part}" if number.isdigit() else part
+
+
+def plain(name: str, weights: Tensors) -> nn.Module:
+    module: nn.Module
+    if name.startswith("lstm"):
+        module = PlainCharLm(int(name[-1]))
+    else:
+        module = PlainTransformer(*((2, 1, True) if "tied" in name else (3, 2, False)))
+    parameters = dict(module.named_parameters())
+    assert {torch_name(key) for key in weights} == set(parameters)
+    with torch.no_grad():
+        for key, value in weights.items():
+            parameters[torch_name(key)].copy_(value)
+    return module
+
+
+def scattered(model_weights: Params, rng: np.random.Generator) -> Params:
+    """Weights without the regularities of an initial model (zero biases, unit scales)."""
+    return {k: (v + 0.3 * rng.standard_normal(v.shape)).astype(np.float32) for k, v in model_weights.items()}
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_outputs_and_gradients_of_each_client_are_those_of_torchs_own_layers(name: str) -> None:
+    rng = np.random.default_rng(0)
+    model = ARCHITECTURES[name].build(SIGNATURE)
+    parts = [tensors(model, scattered(model.init(rng), rng)) for _ in range(3)]
+    weights = {key: torch.cat([part[key] for part in parts]).requires_grad_() for key in parts[0]}
+    x = torch.from_numpy(rng.integers(0, OUTPUTS, (3, 4, LENGTH - 1)))
+    outputs = model.forward(weights, x)
+    pull = torch.from_numpy(rng.standard_normal(outputs.shape).astype(np.float32))
+    gradients = torch.autograd.grad(outputs, list(weights.values()), pull)
+    for client, part in enumerate(parts):
+        module = plain(name, {key: value[0] for key, value in part.items()})
+        expected = module(x[client])
+        torch.testing.assert_close(outputs[client], expected, atol=2e-5, rtol=1e-4)
+        parameters = dict(module.named_parameters())
+        found = torch.autograd.grad(expected, [parameters[torch_name(key)] for key in weights], pull[client])
+        for key, gradient, right in zip(weights, gradients, found, strict=True):
+            torch.testing.assert_close(gradient[client], right, atol=1e-4, rtol=1e-3, msg=key)
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_reading_on_from_a_state_gives_what_the_whole_window_gives(name: str) -> None:
+    rng = np.random.default_rng(1)
+    model = ARCHITECTURES[name].build(SIGNATURE)
+    assert isinstance(model, Incremental)
+    parts = [tensors(model, scattered(model.init(rng), rng)) for _ in range(2)]
+    weights = {key: torch.cat([part[key] for part in parts]) for key in parts[0]}
+    texts = rng.integers(0, OUTPUTS, (5, LENGTH - 1))
+    texts[:, :4] = texts[0, :4]  # all five begin alike, and part from there
+    x = torch.from_numpy(texts)
+    with torch.inference_mode():
+        expected = torch.log_softmax(model.forward(weights, x.expand(2, -1, -1)), -1)
+        reader = model.reader(weights)
+        state = reader.start()
+        for t in range(4):
+            logs, state = reader.read(state, x[:1, t])
+            torch.testing.assert_close(logs, expected[:, :1, t], atol=2e-5, rtol=1e-4)
+        state = state.take(torch.zeros(5, dtype=torch.int64))
+        for t in range(4, 9):
+            logs, state = reader.read(state, x[:, t])
+            torch.testing.assert_close(logs, expected[:, :, t], atol=2e-5, rtol=1e-4)
+        chosen = torch.tensor([4, 1, 1])
+        state = state.take(chosen)
+        for t in range(9, LENGTH - 1):
+            logs, state = reader.read(state, x[chosen, t])
+            torch.testing.assert_close(logs, expected[:, chosen, t], atol=2e-5, rtol=1e-4)
+    torch.testing.assert_close(logs.exp().sum(-1), torch.ones(2, 3))
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_what_comes_later_does_not_change_a_prediction(name: str) -> None:
+    rng = np.random.default_rng(2)
+    model = ARCHITECTURES[name].build(SIGNATURE)
+    weights = tensors(model, scattered(model.init(rng), rng))
+    x = torch.from_numpy(rng.integers(0, OUTPUTS, (1, 1, LENGTH - 1)))
+    other = x.clone()
+    other[..., 9:] = (other[..., 9:] + 1) % OUTPUTS
+    before, after = model.forward(weights, x), model.forward(weights, other)
+    torch.testing.assert_close(before[:, :, :9], after[:, :, :9])
+    assert (before[:, :, 9] - after[:, :, 9]).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("architecture", [CharLm(hidden=10, dropout=0.4), Transformer(width=12, dropout=0.4)])
+def test_dropout_acts_in_training_only_and_follows_each_clients_generator(architecture: Architecture) -> None:
+    rng = np.random.default_rng(3)
+    model = architecture.build(SIGNATURE)
+    single = tensors(model, model.init(rng))
+    both = {key: value.expand(2, *value.shape[1:]) for key, value in single.items()}
+    x = torch.from_numpy(rng.integers(0, OUTPUTS, (2, 3, LENGTH - 1)))
+    train = model.train_forward  # type: ignore[attr-defined]
+    together = train(both, x, [np.random.default_rng(n) for n in (5, 6)])
+    alone = train(single, x[1:], [np.random.default_rng(6)])
+    torch.testing.assert_close(together[1:], alone)
+    assert not torch.allclose(together[1:], train(single, x[1:], [np.random.default_rng(7)]), atol=1e-3)
+    torch.testing.assert_close(model.forward(both, x), model.forward(both, x))
+    assert not torch.allclose(model.forward(both, x), together, atol=1e-3)
+
+
+def test_dropout_leaves_out_its_share_and_keeps_the_mean() -> None:
+    values = torch.ones(2, 100, 100)
+    dropped = drop(values, 0.25, [np.random.default_rng(n) for n in range(2)])
+    assert np.unique(dropped.numpy()).tolist() == [0.0, pytest.approx(4 / 3)]
+    assert float((dropped == 0).float().mean()) == pytest.approx(0.25, abs=0.01)
+    assert not torch.equal(dropped[0], dropped[1])
+    assert drop(values, 0.25, ()) is values
+
+
+def test_a_text_longer_than_the_positions_is_refused() -> None:
+    model = Transformer(width=12).build(SIGNATURE)
+    weights = tensors(model, model.init(np.random.default_rng(0)))
+    with pytest.raises(DataError, match="longer than the model's 16 positions"):
+        model.forward(weights, torch.zeros(1, 1, LENGTH, dtype=torch.int64))
+    assert isinstance(model, Incremental)
+    reader = model.reader(weights)
+    state = reader.start()
+    for _ in range(16):
+        _, state = reader.read(state, torch.tensor([1]))
+    with pytest.raises(DataError, match="a text of 17 characters"):
+        reader.read(state, torch.tensor([1]))
+
+
+def test_a_token_of_another_alphabet_is_refused() -> None:
+    for architecture in (CharLm(), Transformer()):
+        model = architecture.build(SIGNATURE)
+        weights = tensors(model, model.init(np.random.default_rng(0)))
+        with pytest.raises(DataError, match="token 12 is outside"):
+            model.forward(weights, torch.full((1, 1, 4), 12))
+
+
+def test_heads_must_divide_the_width() -> None:
+    with pytest.raises(PlanError, match="width = 10 cannot be divided among heads = 4"):
+        Transformer(width=10, heads=4).build(SIGNATURE)
