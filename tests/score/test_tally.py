@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
 
@@ -14,6 +14,7 @@ def random_claims(seed: int, questions: int, options: int, levels: int) -> tuple
     return claims, rng.integers(options, size=questions)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 2**32), st.integers(2, 40), st.integers(2, 6), st.sampled_from([2, 5, 1000]))
 def test_average_precision_is_scikit_learns_for_every_pairing_of_option_and_user(
     seed: int, questions: int, options: int, levels: int

@@ -31,7 +31,7 @@ class Identify:
 
     name: ClassVar[str] = "identify"
     summary: ClassVar[str] = "Who of these people sent this update?"
-    metrics: ClassVar[tuple[str, ...]] = ("ap", "top1", "top5")
+    metrics: ClassVar[tuple[str, ...]] = ("ap", "top1", "top5", "unseen")
 
     seen: (
         Annotated[

@@ -18,7 +18,7 @@ from fedleak.plan.configure import plain
 from fedleak.plan.plan import Plan
 from fedleak.score.detail import detail
 from fedleak.score.result import Audit, Detail, Finding, Score, Threat, Untested, Utility
-from fedleak.score.score import Played, measure, verdict
+from fedleak.score.score import Measured, Played, applies, measure, verdict
 from fedleak.views.adversaries import Adversary
 from fedleak.views.adversaries import plain as plain_sight
 
@@ -74,8 +74,14 @@ def assemble(plan: Plan, runs: Sequence[RunResult], seconds: float) -> Audit:
                 "defence": described(run.defences),
                 "control": run.control,
             }
-            scores += [score(plan, run, played, metric, labels, utility) for metric in game.metrics]
-            details.append(detail(played[0], labels, plan.audit.permutations))
+            measured = {
+                metric: measure(played, metric, level=plan.audit.level, permutations=plan.audit.permutations)
+                for metric in game.metrics
+                if applies(played, metric)
+            }
+            seeds = [one.seed for one in played]
+            scores += [score(plan, run, game, metric, measured[metric], seeds, labels, utility) for metric in measured]
+            details.append(detail(played[0], labels, measured[game.metrics[0]].null))
     first = base.facts[0]
     return Audit(
         title=plan.title,
@@ -113,11 +119,17 @@ def assemble(plan: Plan, runs: Sequence[RunResult], seconds: float) -> Audit:
 
 
 def score(
-    plan: Plan, run: RunResult, played: list[Played], metric: str, labels: dict[str, Any], utility: Utility
+    plan: Plan,
+    run: RunResult,
+    game: Any,
+    metric: str,
+    measured: Measured,
+    seeds: list[int],
+    labels: dict[str, Any],
+    utility: Utility,
 ) -> Score:
     """One metric of one attack on one run."""
-    measured = measure(played, metric, level=plan.audit.level, permutations=plan.audit.permutations)
-    key = metric if played[0].game == "identify" else f"{played[0].game}.{metric}"
+    key = metric if game.name == "identify" else f"{game.name}.{metric}"
     limit = plan.limits.get(key) if run.deployed else None
     return Score(
         **labels,
@@ -132,11 +144,12 @@ def score(
         n=measured.n,
         users=measured.users,
         options=measured.options,
-        seeds=[one.seed for one in played],
+        seeds=seeds,
         utility=utility,
         limit=limit,
         exceeded=limit is not None and measured.low > limit,
         verdict=verdict(measured),
+        headline=metric == game.metrics[0],
     )
 
 

@@ -2,31 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from fedleak.core import derive
-from fedleak.score.result import Detail, PerUser
-from fedleak.score.score import Played
+from fedleak.score import naming, traits
+from fedleak.score.played import Played
+from fedleak.score.ranking import Weights
+from fedleak.score.result import Claims, Detail, PerUser, PerValue
 from fedleak.score.tally import average_precision, top
 
 __all__ = ["detail"]
 
 _POINTS = 60  # of a precision-recall curve: more cannot be seen
 _SHOWN = 5  # most, and as many least, identifiable users in the confusion
+_BINS = 30  # of the histogram of claims
 
 
-def detail(played: Played, labels: dict[str, Any], permutations: int) -> Detail:
+def detail(played: Played, labels: Mapping[str, Any], null: Weights) -> Detail:
     """Summarise the claims of one run; `labels` says which (attack, adversary, game, defence, control)."""
-    ap = average_precision(played.claims, played.right)
-    answered = top(played.claims, played.right, 1).table.T  # (true user, answered user): share of updates
-    counts = np.bincount(played.right, minlength=len(played.options))
-    present = np.flatnonzero(counts)
+    recall, precision = curve(played)
+    return Detail(
+        **labels,
+        recall=recall,
+        precision=precision,
+        null=[float(value) for value in null],
+        **_PARTS.get(played.game, _yes_no)(played),
+    )
+
+
+def _identify(played: Played) -> dict[str, Any]:
+    people = naming.people(played)
+    ap = average_precision(played.claims, played.right, people)
+    answered = top(played.claims, played.right, 1, people).table.T  # (true user, answered user): share of updates
+    counts = np.bincount(played.right, minlength=people)
+    present = np.flatnonzero(counts[:people])
     order = present[np.argsort(-ap.per_user[present], kind="stable")]
     users = []
     for u in order:
-        others = np.where(np.arange(len(played.options)) == u, -1.0, answered[u])
+        others = np.where(np.arange(people) == u, -1.0, answered[u])
         worst = int(others.argmax())
         users.append(
             PerUser(
@@ -36,23 +51,51 @@ def detail(played: Played, labels: dict[str, Any], permutations: int) -> Detail:
                 mistaken_for=played.options[worst] if others[worst] > 0 else None,
             )
         )
-    recall, precision = curve(played)
     shown = order if len(order) <= 2 * _SHOWN else np.concatenate([order[:_SHOWN], order[-_SHOWN:]])
-    return Detail(
-        **labels,
-        users=users,
-        recall=recall,
-        precision=precision,
-        null=[float(v) for v in ap.null(permutations, derive(played.seed, "null", "ap"))],
-        confusion_users=[played.options[u] for u in shown],
-        confusion=[[float(answered[u, v]) for v in shown] for u in shown],
-    )
+    return {
+        "users": users,
+        "confusion_users": [played.options[u] for u in shown],
+        "confusion": [[float(answered[u, v]) for v in shown] for u in shown],
+    }
+
+
+def _attribute(played: Played) -> dict[str, Any]:
+    value, answered = traits.answered(played)
+    counts = np.bincount(value, minlength=len(played.options))
+    order = [int(v) for v in np.argsort(-counts, kind="stable")]
+    means = {v: answered[value == v].mean(axis=0) if counts[v] else np.zeros(len(order)) for v in order}
+    return {
+        "users": [],
+        "confusion_users": [],
+        "confusion": [],
+        "values": [
+            PerValue(
+                value=played.options[v],
+                people=int(counts[v]),
+                right=float(means[v][v]),
+                answered=[float(means[v][other]) for other in order],
+            )
+            for v in order
+        ],
+    }
+
+
+def _yes_no(played: Played) -> dict[str, Any]:
+    edges = np.histogram_bin_edges(played.claims.astype(np.float64), bins=_BINS)
+    yes, no = (np.histogram(played.claims[played.right == answer, 0], bins=edges)[0] for answer in (1, 0))
+    claims = Claims(edges=[float(edge) for edge in edges], yes=[int(n) for n in yes], no=[int(n) for n in no])
+    return {"users": [], "confusion_users": [], "confusion": [], "claims": claims}
+
+
+_PARTS: Mapping[str, Callable[[Played], dict[str, Any]]] = {"identify": _identify, "attribute": _attribute}
 
 
 def curve(played: Played) -> tuple[list[float], list[float]]:
-    """Precision and recall over all pairs of update and option, thinned to what can be seen."""
-    hits = np.zeros(played.claims.shape, dtype=bool)
-    hits[np.arange(len(played.right)), played.right] = True
+    """Precision and recall over all pairs of question and option, thinned to what can be seen."""
+    if len(played.options) == 1:
+        hits = played.right[:, None] == 1
+    else:
+        hits = played.right[:, None] == np.arange(len(played.options))
     scores = played.claims.ravel()
     order = np.argsort(-scores, kind="stable")
     found = np.cumsum(hits.ravel()[order])

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-__all__ = ["Interval", "by_user", "wilson"]
+__all__ = ["Interval", "by_user", "by_resample", "in_chunks", "wilson"]
+
+_CELLS = 1_000_000  # of a table of resamples against questions that is worked on at once: 8 MB
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +32,8 @@ def by_user(
     """Bootstrap the weighted mean of one value per user, resampling users rather than claims.
 
     Claims about one user rise and fall together; treating them as independent would make the interval too narrow.
-    Percentiles are widened for few users as proposed by Hesterberg (2015, "What teachers should know about the
-    bootstrap", section 5). Where all users agree, resampling shows no uncertainty at all, which is not believable
-    for a handful of people: Wilson's interval for as many trials as there are users is given instead.
+    Where all users agree, resampling shows no uncertainty at all, which is not believable for a handful of people:
+    Wilson's interval for as many trials as there are users is given instead.
     """
     kept = weights > 0
     values, weights = values[kept], weights[kept]
@@ -40,12 +42,52 @@ def by_user(
         return wilson(float(values[0]) if n else 0.0, n, level)
     draws = rng.integers(n, size=(resamples, n))
     means = (values[draws] * weights[draws]).sum(axis=1) / weights[draws].sum(axis=1)
-    tail = stats.norm.cdf(np.sqrt(n / (n - 1)) * stats.t.ppf((1 - level) / 2, n - 1))
-    low, high = np.quantile(means, [tail, 1 - tail])
+    return _percentiles(means, n, level)
+
+
+def by_resample(
+    statistic: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]],
+    people: int,
+    questions: int,
+    level: float,
+    rng: np.random.Generator,
+    resamples: int = 1000,
+) -> Interval:
+    """Bootstrap any statistic that can be weighed by person: one row of weights per resample of the people.
+
+    A ranking metric of a resample is higher than that of the sample it was drawn from, because copies of a person
+    rank together; the percentiles are moved down by as much, so that a leak is not read out of the bootstrap itself.
+    """
+    [value] = statistic(np.ones((1, people)))
+    if people < 2:
+        return wilson(float(value), people, level)
+    drawn = in_chunks(
+        lambda rows: statistic(rng.multinomial(people, np.full(people, 1 / people), size=rows).astype(np.float64)),
+        resamples,
+        questions,
+    )
+    drawn = drawn[np.isfinite(drawn)]  # a resample may lack a right answer altogether
+    if len(drawn) < 2 or np.ptp(drawn) < 1e-12:
+        return wilson(float(value), people, level)
+    found = _percentiles(drawn, people, level)
+    bias = float(drawn.mean() - value)
+    return Interval(*(float(np.clip(end - bias, 0, 1)) for end in (found.low, found.high)))
+
+
+def in_chunks(work: Callable[[int], npt.NDArray[np.float64]], rows: int, questions: int) -> npt.NDArray[np.float64]:
+    """Do the rows of a table a few at a time, so that memory stays bounded however many questions there are."""
+    step = max(1, _CELLS // max(1, questions))
+    return np.concatenate([work(min(step, rows - start)) for start in range(0, rows, step)])
+
+
+def _percentiles(drawn: npt.NDArray[np.float64], people: int, level: float) -> Interval:
+    """Widened for few people as proposed by Hesterberg (2015, "What teachers should know about the bootstrap", 5)."""
+    tail = stats.norm.cdf(np.sqrt(people / (people - 1)) * stats.t.ppf((1 - level) / 2, people - 1))
+    low, high = np.quantile(drawn, [tail, 1 - tail])
     return Interval(float(low), float(high))
 
 
-def wilson(rate: float, n: int, level: float) -> Interval:
+def wilson(rate: float, n: float, level: float) -> Interval:
     """Wilson's score interval of a rate (Wilson, 1927); nothing is known from no trial.
 
     >>> round(wilson(1.0, 30, 0.95).low, 3)

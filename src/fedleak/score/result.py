@@ -15,6 +15,8 @@ __all__ = [
     "Utility",
     "Score",
     "PerUser",
+    "PerValue",
+    "Claims",
     "Detail",
     "Series",
     "Figure",
@@ -47,17 +49,17 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     attack: str
     adversary: str
     game: str
-    metric: str  # ap, top1, top5: shares between 0 and 1
+    metric: str  # ap, top1, top5, auc, p5, p10, unseen: shares between 0 and 1
     value: float
     low: float  # interval, resampled by user
     high: float
     level: float  # of the interval, for instance 0.95
-    chance: float  # the mean of the same metric with identities permuted
+    chance: float  # the mean of the same metric with identities permuted, or blind guessing if that is more
     chance_high: float  # the 97.5th percentile of the same
     multiple: float | None  # value / chance; None where chance is 0
     n: int  # questions asked
     users: int  # people that the interval resamples, over all seeds
-    options: int  # people to choose from in one question
+    options: int  # people, or values, to choose from in one question; 1 where the answer is yes or no
     seeds: list[int]
     defence: dict[str, Any] | None = None  # {"name": ..., settings ...}
     control: str | None = None  # "iid": the same audit of users with nothing personal in their data
@@ -65,6 +67,7 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     limit: float | None = None  # the plan's limit for this metric, if it has one
     exceeded: bool = False  # the interval's lower end is above the limit
     verdict: str = ""  # one sentence: what was shown
+    headline: bool = False  # this metric is the one that verdicts about its game are about
 
 
 class PerUser(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,6 +79,23 @@ class PerUser(msgspec.Struct, frozen=True, kw_only=True):
     mistaken_for: str | None  # whom their updates were most often taken for, other than themselves
 
 
+class PerValue(msgspec.Struct, frozen=True, kw_only=True):
+    """How well one value of an attribute was inferred."""
+
+    value: str
+    people: int  # who have it
+    right: float  # mean over them of the share of their updates that are answered right
+    answered: list[float]  # mean over them of the share answered with each value, in the order of the values
+
+
+class Claims(msgspec.Struct, frozen=True, kw_only=True):
+    """How high the claims were where the answer is yes, and where it is no."""
+
+    edges: list[float]  # of the bins, one more than bins
+    yes: list[int]  # questions in each bin
+    no: list[int]
+
+
 class Detail(msgspec.Struct, frozen=True, kw_only=True):
     """What the figures of one attack on one run are drawn from (first seed)."""
 
@@ -84,12 +104,14 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True):
     game: str
     defence: dict[str, Any] | None
     control: str | None
-    users: list[PerUser]  # most identifiable first
-    recall: list[float]  # precision-recall curve over all (update, candidate) pairs, recall ascending
+    users: list[PerUser]  # most identifiable first; empty where people are not what is asked for
+    recall: list[float]  # precision-recall curve over all pairs of question and option, recall ascending
     precision: list[float]
-    null: list[float]  # the metric under each permutation of identities
+    null: list[float]  # the headline metric under each permutation of identities, mean over seeds
     confusion_users: list[str]  # the most and the least identifiable users
     confusion: list[list[float]]  # row: true user, column: answered user, share of that user's updates
+    values: list[PerValue] = []  # of an attribute, commonest first
+    claims: Claims | None = None  # where the answer is yes or no
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,50 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Protocol
 
 import numpy as np
 
-from fedleak.core import FloatArray, IntArray, derive, number
-from fedleak.errors import AttackError
-from fedleak.score.interval import by_user
-from fedleak.score.tally import Tally, average_precision, top
+from fedleak.core import FloatArray, number
+from fedleak.errors import AttackError, did_you_mean
+from fedleak.score import naming, traits, yes_no
+from fedleak.score.played import Measured, Played
 
-__all__ = ["Played", "Measured", "check", "measure", "verdict"]
+__all__ = ["Played", "Measured", "check", "measure", "applies", "verdict"]
 
-_TALLIES: Mapping[str, Callable[[FloatArray, IntArray], Tally]] = {
-    "ap": average_precision,
-    "top1": lambda claims, right: top(claims, right, 1),
-    "top5": lambda claims, right: top(claims, right, 5),
+
+class Metric(Protocol):
+    """Measures what was played of one game, over all seeds."""
+
+    def __call__(self, played: Sequence[Played], *, level: float, permutations: int) -> Measured:
+        """The metric, its interval and its chance level."""
+        ...
+
+
+_PAIRS: Mapping[str, Metric] = {"ap": yes_no.average_precision, "auc": yes_no.auc}
+_METRICS: Mapping[str, Mapping[str, Metric]] = {
+    "identify": {
+        "ap": naming.average_precision,
+        "top1": partial(naming.top, 1),
+        "top5": partial(naming.top, 5),
+        "unseen": naming.unseen,
+    },
+    "match": _PAIRS,
+    "cross-modal": _PAIRS,
+    "profile": {
+        "ap": yes_no.average_precision,
+        "p5": partial(yes_no.precision_at, 5),
+        "p10": partial(yes_no.precision_at, 10),
+    },
+    "attribute": {"top1": traits.top1, "ap": traits.average_precision},
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Played:
-    """One attack's claims on one trained federation, with the right answers."""
-
-    seed: int
-    claims: FloatArray  # (questions, options)
-    right: IntArray
-    options: tuple[str, ...]
-    game: str = "identify"
-    who: IntArray | None = None  # whom each question is about: index into `people`; (questions, 2) for pairs
-    people: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """One metric with its interval and its chance level."""
-
-    value: float
-    low: float
-    high: float
-    chance: float
-    chance_high: float
-    n: int
-    users: int
-    options: int
 
 
 def check(claims: FloatArray, questions: int, options: int, attack: str) -> None:
@@ -60,33 +55,19 @@ def check(claims: FloatArray, questions: int, options: int, attack: str) -> None
 
 
 def measure(played: Sequence[Played], metric: str, *, level: float, permutations: int) -> Measured:
-    """Pool the seeds by user: a person who took part in several runs is still one person to resample."""
-    tallies = [_TALLIES[metric](one.claims, one.right) for one in played]
-    totals: dict[str, list[float]] = {}
-    for one, tally in zip(played, tallies, strict=True):
-        for user, value, weight in zip(one.options, tally.per_user, tally.weights, strict=True):
-            total = totals.setdefault(user, [0.0, 0.0])
-            total[0] += weight * value
-            total[1] += weight
-    sums = np.asarray(list(totals.values()))
-    weights = sums[:, 1]
-    values = sums[:, 0] / np.where(weights > 0, weights, 1)
-    interval = by_user(values, weights, level, derive(played[0].seed, "interval", metric))
-    null = np.mean(
-        [t.null(permutations, derive(one.seed, "null", metric)) for one, t in zip(played, tallies, strict=True)], axis=0
-    )
-    # Under permuted identities a perfect attack is always wrong; guessing blindly is right once in a while.
-    blind = float(np.mean([tally.blind for tally in tallies]))
-    return Measured(
-        value=float(np.average(values, weights=weights)),
-        low=interval.low,
-        high=interval.high,
-        chance=max(blind, float(null.mean())),
-        chance_high=max(blind, float(np.quantile(null, 0.975))),
-        n=sum(len(one.right) for one in played),
-        users=int((weights > 0).sum()),
-        options=max(len(one.options) for one in played),
-    )
+    """One metric of what was played, with an interval that resamples people and a chance level that permutes them."""
+    game = played[0].game
+    if game not in _METRICS:
+        raise AttackError(f"game '{game}' has no metrics{did_you_mean(game, _METRICS)}")
+    known = _METRICS[game]
+    if metric not in known:
+        raise AttackError(f"game '{game}' has no metric '{metric}'{did_you_mean(metric, known)}")
+    return known[metric](played, level=level, permutations=permutations)
+
+
+def applies(played: Sequence[Played], metric: str) -> bool:
+    """Whether a metric of the game has a meaning as it was played: `unseen` has none in a closed world."""
+    return metric != "unseen" or all(naming.open_world(one) for one in played)
 
 
 def verdict(measured: Measured) -> str:

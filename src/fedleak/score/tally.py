@@ -16,7 +16,7 @@ from scipy.stats import rankdata
 from fedleak.core import FloatArray, IntArray
 from fedleak.errors import AttackError
 
-__all__ = ["Tally", "average_precision", "top", "derangement"]
+__all__ = ["Tally", "average_precision", "top", "hits", "derangement"]
 
 Table = npt.NDArray[np.float64]
 
@@ -66,34 +66,45 @@ def derangement(n: int, rng: np.random.Generator) -> IntArray:
             return order
 
 
-def average_precision(claims: FloatArray, right: IntArray) -> Tally:
+def average_precision(claims: FloatArray, right: IntArray, people: int | None = None) -> Tally:
     """Average precision of each user: rank all updates by the claim about that user (Orekondy et al., 2020).
 
-    Equal claims share a threshold, as in scikit-learn's average_precision_score.
+    Equal claims share a threshold, as in scikit-learn's average_precision_score. Only the first `people` options are
+    people (all of them, if absent); updates of anyone else are ranked with the others, but nobody is to be found there.
     """
-    options = claims.shape[1]
-    rank = rankdata(-claims.astype(np.float64), method="max", axis=0)  # how many claims are at least as high
-    table = np.zeros((options, options))
-    counts = np.bincount(right, minlength=options)
+    people = claims.shape[1] if people is None else people
+    # how many claims are at least as high
+    rank = rankdata(-claims[:, :people].astype(np.float64), method="max", axis=0)
+    table = np.zeros((people, people))
+    counts = np.bincount(right, minlength=people)[:people]
     for user in np.flatnonzero(counts):
         ranks = np.sort(rank[right == user], axis=0)
         found = np.broadcast_to(np.arange(1, len(ranks) + 1)[:, None], ranks.shape).copy()
         for i in range(len(ranks) - 2, -1, -1):
             found[i] = np.where(ranks[i] == ranks[i + 1], found[i + 1], found[i])
         table[:, user] = (found / ranks).mean(axis=0)
-    return Tally(table, (counts > 0).astype(np.float64), blind=1 / max(1, int((counts > 0).sum())))
+    present = counts > 0
+    return Tally(table, present.astype(np.float64), blind=counts.sum() / len(right) / max(1, int(present.sum())))
 
 
-def top(claims: FloatArray, right: IntArray, k: int) -> Tally:
+def top(claims: FloatArray, right: IntArray, k: int, people: int | None = None) -> Tally:
     """Share of each user's updates for which the user is among the k highest claims.
+
+    Only the first `people` options are people (all, if absent); to answer with another option is to name nobody.
+    """
+    people = claims.shape[1] if people is None else people
+    counts = np.bincount(right, minlength=people)[:people]
+    known = right < people
+    table = np.zeros((people, people))
+    np.add.at(table.T, right[known], hits(claims, k)[known, :people])
+    return Tally(table / np.maximum(counts, 1), counts.astype(np.float64), blind=min(1.0, k / people))
+
+
+def hits(claims: FloatArray, k: int) -> Table:
+    """Whether each option is among the k highest claims of a question.
 
     Ties are broken at random in expectation, so that an attack gains nothing by answering everything alike.
     """
-    options = claims.shape[1]
     above = rankdata(-claims, method="min", axis=1) - 1
     tied = rankdata(-claims, method="max", axis=1) - above
-    hit = np.clip((k - above) / tied, 0, 1)
-    counts = np.bincount(right, minlength=options)
-    table = np.zeros((options, options))
-    np.add.at(table.T, right, hit)
-    return Tally(table / np.maximum(counts, 1), counts.astype(np.float64), blind=min(1.0, k / options))
+    return np.asarray(np.clip((k - above) / tied, 0, 1))

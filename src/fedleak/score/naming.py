@@ -1,0 +1,80 @@
+"""The `identify` game: who of these people sent this update?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from fedleak.core import derive
+from fedleak.games.identify import UNSEEN
+from fedleak.score import yes_no
+from fedleak.score.interval import by_user
+from fedleak.score.played import Measured, Played, measured
+from fedleak.score.tally import Tally
+from fedleak.score.tally import average_precision as average_precision_tally
+from fedleak.score.tally import top as top_tally
+
+__all__ = ["average_precision", "top", "unseen", "open_world", "people"]
+
+
+def average_precision(played: Sequence[Played], *, level: float, permutations: int) -> Measured:
+    """Mean over the people to choose from of how surely their updates are found among all."""
+    return _by_user(
+        played, "ap", lambda one: average_precision_tally(one.claims, one.right, people(one)), level, permutations
+    )
+
+
+def top(k: int, played: Sequence[Played], *, level: float, permutations: int) -> Measured:
+    """Share of the updates of people to choose from whose sender is among the k highest claims."""
+    return _by_user(
+        played, f"top{k}", lambda one: top_tally(one.claims, one.right, k, people(one)), level, permutations
+    )
+
+
+def unseen(played: Sequence[Played], *, level: float, permutations: int) -> Measured:
+    """How well updates of people whom the adversary has never seen are told from all others: by the claim `unseen`."""
+    asked = [
+        replace(one, claims=one.claims[:, -1:], right=(one.right == people(one)).astype(np.int64), options=(UNSEEN,))
+        for one in played
+    ]
+    return yes_no.average_precision(asked, level=level, permutations=permutations)
+
+
+def open_world(one: Played) -> bool:
+    """Whether `unseen` is an answer; somebody of that name does not make it one."""
+    return one.options[-1] == UNSEEN and one.options != one.people
+
+
+def people(one: Played) -> int:
+    """How many of the options are people."""
+    return len(one.options) - open_world(one)
+
+
+def _by_user(
+    played: Sequence[Played], name: str, tally: Callable[[Played], Tally], level: float, permutations: int
+) -> Measured:
+    """Pool the seeds by user: a person who took part in several runs is still one person to resample."""
+    tallies = [tally(one) for one in played]
+    totals: dict[str, list[float]] = {}
+    for one, found in zip(played, tallies, strict=True):
+        for user, value, weight in zip(one.options[: people(one)], found.per_user, found.weights, strict=True):
+            total = totals.setdefault(user, [0.0, 0.0])
+            total[0] += weight * value
+            total[1] += weight
+    sums = np.asarray(list(totals.values()))
+    weights = sums[:, 1]
+    values = sums[:, 0] / np.where(weights > 0, weights, 1)
+    nulls = [
+        found.null(permutations, derive(one.seed, "null", name)) for one, found in zip(played, tallies, strict=True)
+    ]
+    return measured(
+        played,
+        float(np.average(values, weights=weights)),
+        by_user(values, weights, level, derive(played[0].seed, "interval", name)),
+        blind=float(np.mean([found.blind for found in tallies])),
+        nulls=nulls,
+        users=int((weights > 0).sum()),
+        options=max(people(one) for one in played),
+    )

@@ -1,0 +1,93 @@
+"""What a score is made from, and what it is made into."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from fedleak.core import FloatArray, IntArray
+from fedleak.score.interval import Interval
+
+__all__ = ["Played", "Measured", "pooled", "measured"]
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """One attack's claims on one trained federation, with the right answers."""
+
+    seed: int
+    claims: FloatArray  # (questions, options)
+    right: IntArray
+    options: tuple[str, ...]
+    game: str = "identify"
+    who: IntArray | None = None  # whom each question is about: index into `people`; (questions, 2) for pairs
+    people: tuple[str, ...] = ()
+
+    @property
+    def about(self) -> IntArray:
+        """The people of each question, (questions, 1 or 2)."""
+        assert self.who is not None, "only `identify` can be scored without knowing whom a question is about"
+        return self.who.reshape(len(self.right), -1)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One metric with its interval and its chance level."""
+
+    value: float
+    low: float
+    high: float
+    chance: float
+    chance_high: float
+    n: int
+    users: int
+    options: int
+    null: npt.NDArray[np.float64] = field(repr=False, compare=False)  # under each permutation, mean over seeds
+
+
+def pooled(played: Sequence[Played]) -> tuple[int, list[IntArray]]:
+    """Number the people of all seeds by name: someone who took part in several runs is still one person to resample.
+
+    Returns how many people were asked about, and for every seed whom each question is about, (questions, 1 or 2).
+    """
+    place: dict[str, int] = {}
+    found = []
+    for one in played:
+        present, inverse = np.unique(one.about, return_inverse=True)
+        numbers = np.asarray([place.setdefault(one.people[i], len(place)) for i in present], dtype=np.int64)
+        found.append(numbers[inverse.reshape(one.about.shape)])
+    return len(place), found
+
+
+def measured(
+    played: Sequence[Played],
+    value: float,
+    interval: Interval,
+    *,
+    blind: float,
+    nulls: Sequence[npt.NDArray[np.float64]],
+    users: int,
+    options: int,
+    exact: bool = False,
+) -> Measured:
+    """Put a metric together with its chance level, from what its permutations gave in every seed.
+
+    `blind` is what guessing with closed eyes scores. Under permuted identities a good attack is wrong more often than
+    that, so chance is never below it. `exact`: the mean over all permutations is known to be just that, and the mean
+    over the drawn ones would only add their noise.
+    """
+    null = np.mean(nulls, axis=0)
+    return Measured(
+        value=value,
+        low=interval.low,
+        high=interval.high,
+        chance=blind if exact else max(blind, float(null.mean())),
+        chance_high=max(blind, float(np.quantile(null, 0.975))),
+        n=sum(len(one.right) for one in played),
+        users=users,
+        options=options,
+        null=null,
+    )

@@ -1,0 +1,92 @@
+"""The `attribute` game: which of these values does the sender of an update have?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedleak.core import IntArray, derive
+from fedleak.score.interval import by_resample, by_user, in_chunks
+from fedleak.score.played import Measured, Played, measured, pooled
+from fedleak.score.ranking import Ranking, Weights
+from fedleak.score.tally import hits
+from fedleak.score.yes_no import dealt
+
+__all__ = ["top1", "average_precision", "answered"]
+
+
+def top1(played: Sequence[Played], *, level: float, permutations: int) -> Measured:
+    """Mean over people of the share of their updates that are answered right.
+
+    Whoever always answers with the commonest value is right as often as that value occurs; chance is never below it.
+    """
+    people, who = pooled(played)
+    sums, seeds, nulls, majority = np.zeros(people), np.zeros(people), [], []
+    for one, persons in zip(played, who, strict=True):
+        value, shares = answered(one)
+        present, everyone = persons[np.unique(one.about, return_index=True)[1], 0], np.arange(len(value))
+        sums[present] += shares[everyone, value]
+        seeds[present] += 1
+        majority.append(np.bincount(value).max() / len(value))
+        order = np.argsort(derive(one.seed, "null", "top1").random((permutations, len(value))), axis=1)
+        nulls.append(shares[everyone, value[order]].mean(axis=1))
+    values = sums / np.maximum(seeds, 1)
+    interval = by_user(values, seeds, level, derive(played[0].seed, "interval", "top1"))
+    return measured(
+        played,
+        float(np.average(values, weights=seeds)),
+        interval,
+        blind=float(np.mean(majority)),
+        nulls=nulls,
+        users=people,
+        options=max(len(one.options) for one in played),
+    )
+
+
+def answered(one: Played) -> tuple[IntArray, Weights]:
+    """The value that each person has, and the share of the person's updates answered with each value."""
+    _, first, person = np.unique(one.about[:, 0], return_index=True, return_inverse=True)
+    shares = np.zeros((len(first), len(one.options)))
+    np.add.at(shares, person, hits(one.claims, 1))
+    return one.right[first], shares / np.bincount(person)[:, None]
+
+
+def average_precision(played: Sequence[Played], *, level: float, permutations: int) -> Measured:
+    """Mean over values of the average precision of ranking all updates by the claim for that value."""
+    people, who = pooled(played)
+    rankings = [[Ranking.of(column) for column in one.claims.T] for one in played]
+
+    def statistic(weights: Weights) -> Weights:
+        rows = [
+            _macro(ranked, one.right[None], weights[:, persons[:, 0]])
+            for one, ranked, persons in zip(played, rankings, who, strict=True)
+        ]
+        return np.asarray(np.mean(rows, axis=0))
+
+    def null(one: Played, ranked: Sequence[Ranking], persons: IntArray) -> Weights:
+        rng, every = derive(one.seed, "null", "ap"), np.ones((1, len(one.right)))
+        return in_chunks(
+            lambda rows: _macro(ranked, dealt(one.right, persons, rows, rng), every), permutations, len(one.right)
+        )
+
+    questions = max(len(one.right) for one in played)
+    interval = by_resample(statistic, people, questions, level, derive(played[0].seed, "interval", "ap"))
+    return measured(
+        played,
+        float(statistic(np.ones((1, people)))[0]),
+        interval,
+        blind=float(np.mean([1 / len(np.unique(one.right)) for one in played])),
+        nulls=[null(*seed) for seed in zip(played, rankings, who, strict=True)],
+        users=people,
+        options=max(len(one.options) for one in played),
+    )
+
+
+def _macro(rankings: Sequence[Ranking], right: IntArray, every: Weights) -> Weights:
+    """Over the values that somebody has."""
+    rows = np.stack(
+        [ranking.average_precision((right == value) * every, every) for value, ranking in enumerate(rankings)]
+    )
+    there = np.isfinite(rows)
+    return np.asarray(np.where(there, rows, 0).sum(axis=0) / there.sum(axis=0))

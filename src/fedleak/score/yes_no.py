@@ -1,0 +1,150 @@
+"""Games with one option, which is so or not: `match`, `cross-modal`, `profile`, and `unseen` of an open world."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from fedleak.core import IntArray, derive
+from fedleak.errors import AttackError
+from fedleak.score.interval import by_resample, in_chunks, wilson
+from fedleak.score.played import Measured, Played, measured, pooled
+from fedleak.score.ranking import Ranking, Weights
+
+__all__ = ["average_precision", "auc", "precision_at", "per_person", "dealt"]
+
+Metric = Callable[[Ranking, Weights, Weights], Weights]
+
+
+def average_precision(played: Sequence[Played], *, level: float, permutations: int) -> Measured:
+    """Rank all questions by their claim; chance is the share of them that are true, or more if permutations say so."""
+    blind = float(np.mean([np.mean(one.right) for one in played]))
+    return _ranked(played, "ap", Ranking.average_precision, blind, level, permutations)
+
+
+def auc(played: Sequence[Played], *, level: float, permutations: int) -> Measured:
+    """How often a true question has a higher claim than a false one."""
+    return _ranked(played, "auc", Ranking.auc, 0.5, level, permutations)
+
+
+def _ranked(
+    played: Sequence[Played], name: str, metric: Metric, blind: float, level: float, permutations: int
+) -> Measured:
+    people, who = pooled(played)
+    rankings = [Ranking.of(one.claims[:, 0]) for one in played]
+    for one in played:
+        if not 0 < one.right.sum() < len(one.right):
+            raise AttackError(
+                f"game '{one.game}', seed {one.seed}: the right answer is the same for all {len(one.right)} questions, "
+                "so nothing can be told apart; train more rounds or change the game's settings"
+            )
+
+    def statistic(weights: Weights) -> Weights:
+        rows = []
+        for one, ranking, persons in zip(played, rankings, who, strict=True):
+            # Two different people both have to be drawn for their pair to be there; one person only once.
+            pair = persons[:, 0] != persons[:, -1]
+            every = weights[:, persons[:, 0]] * np.where(pair, weights[:, persons[:, -1]], 1.0)
+            rows.append(metric(ranking, every * one.right, every))
+        return _mean(rows)
+
+    interval = by_resample(
+        statistic, people, max(len(one.right) for one in played), level, derive(played[0].seed, "interval", name)
+    )
+    return measured(
+        played,
+        float(statistic(np.ones((1, people)))[0]),
+        interval,
+        blind=blind,
+        nulls=[_null(one, ranking, metric, name, permutations) for one, ranking in zip(played, rankings, strict=True)],
+        users=people,
+        options=1,
+        exact=name == "auc",
+    )
+
+
+def _null(one: Played, ranking: Ranking, metric: Metric, name: str, permutations: int) -> Weights:
+    rng, every = derive(one.seed, "null", name), np.ones((1, len(one.right)))
+    return in_chunks(
+        lambda rows: metric(ranking, dealt(one.right, one.about, rows, rng).astype(np.float64), every),
+        permutations,
+        len(one.right),
+    )
+
+
+def _mean(rows: Sequence[Weights]) -> Weights:
+    """Over seeds, of those where the metric exists."""
+    stacked = np.stack(rows)
+    there = np.isfinite(stacked)
+    many = there.sum(axis=0)
+    return np.where(many > 0, np.where(there, stacked, 0).sum(axis=0) / np.maximum(many, 1), np.nan)
+
+
+def dealt(right: IntArray, who: IntArray, times: int, rng: np.random.Generator) -> IntArray:
+    """The right answers as if they had nothing to do with the claims, but as clumped as they are: (times, questions).
+
+    Where everyone has one answer (what a person is, not what an update is), people swap their answers. Otherwise a
+    person has a run of questions with a yes and one with a no, and the runs are dealt anew along the questions in the
+    order of the people they are about. Shuffling single answers would take the clumps apart and make luck look smaller
+    than it is.
+    """
+    anchor = who[:, 0]
+    _, first, person = np.unique(anchor, return_index=True, return_inverse=True)
+    answer = right[first]
+    if (answer[person] == right).all():
+        return answer[np.argsort(rng.random((times, len(answer))), axis=1)][:, person]
+    order = np.lexsort((right, anchor))
+    starts = np.flatnonzero(np.append(True, (np.diff(right[order]) != 0) | (np.diff(anchor[order]) != 0)))
+    runs = np.diff(np.append(starts, len(right)))
+    drawn = np.empty((times, len(right)), dtype=right.dtype)
+    for row in drawn:
+        shuffled = rng.permutation(len(runs))
+        row[order] = np.repeat(right[order][starts[shuffled]], runs[shuffled])
+    return drawn
+
+
+def precision_at(k: int, played: Sequence[Played], *, level: float, permutations: int) -> Measured:
+    """Share of those who fit among the k people whose updates have the highest mean claim.
+
+    The k people named are the trials, and Wilson's interval is that of so many: resampling everybody would say little
+    about who comes first.
+    """
+    values, chances, nulls, named = [], [], [], dict[str, float]()
+    for one in played:
+        names, claims, fits = per_person(one)
+        chosen = _chosen(claims, min(k, len(claims)))
+        for name, share in zip(names, chosen / len(played), strict=True):
+            named[name] = named.get(name, 0.0) + float(share)
+        values.append(float(fits @ chosen))
+        chances.append(float(fits.mean()))
+        order = np.argsort(derive(one.seed, "null", f"p{k}").random((permutations, len(fits))), axis=1)
+        nulls.append(fits[order] @ chosen)
+    value = float(np.mean(values))
+    trials = 1 / sum(share * share for share in named.values())  # Kish (1965): fewer where seeds name the same people
+    return measured(
+        played,
+        value,
+        wilson(value, trials, level),
+        blind=float(np.mean(chances)),
+        nulls=nulls,
+        users=pooled(played)[0],
+        options=1,
+        exact=True,
+    )
+
+
+def per_person(one: Played) -> tuple[list[str], Weights, Weights]:
+    """Names of the people asked about, the mean claim about each, and whether they fit (1 or 0)."""
+    present, person = np.unique(one.about[:, 0], return_inverse=True)
+    counts = np.bincount(person)
+    claims = np.bincount(person, weights=one.claims[:, 0].astype(np.float64)) / counts
+    return [one.people[i] for i in present], claims, np.bincount(person, weights=one.right) / counts
+
+
+def _chosen(claims: Weights, k: int) -> Weights:
+    """How much of each person is among the k highest, as shares of k; ties are broken at random in expectation."""
+    ranking = Ranking.of(claims.astype(np.float32))
+    share = np.empty(len(claims))
+    share[ranking.order] = np.clip((k - ranking.first) / (ranking.last - ranking.first + 1), 0, 1)
+    return share / k
