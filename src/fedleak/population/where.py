@@ -26,22 +26,25 @@ class Source:
     note: str
 
 
-SOURCES: Mapping[str, Source] = {
-    "mnist-writers": Source(
-        folder="mnist",
-        choices=(
-            (
-                "train-images-idx3-ubyte.gz",
-                "train-labels-idx1-ubyte.gz",
-                "t10k-images-idx3-ubyte.gz",
-                "t10k-labels-idx1-ubyte.gz",
-                "qmnist-train-labels-idx2-int.gz",
-                "qmnist-test-labels-idx2-int.gz",
-            ),
+_MNIST = Source(
+    folder="mnist",
+    choices=(
+        (
+            "train-images-idx3-ubyte.gz",
+            "train-labels-idx1-ubyte.gz",
+            "t10k-images-idx3-ubyte.gz",
+            "t10k-labels-idx1-ubyte.gz",
+            "qmnist-train-labels-idx2-int.gz",
+            "qmnist-test-labels-idx2-int.gz",
         ),
-        homepages=("http://yann.lecun.com/exdb/mnist/", "https://github.com/facebookresearch/qmnist"),
-        note="the four MNIST files, and QMNIST's two label files, which say who wrote each digit",
     ),
+    homepages=("http://yann.lecun.com/exdb/mnist/", "https://github.com/facebookresearch/qmnist"),
+    note="the four MNIST files, and QMNIST's two label files, which say who wrote each digit",
+)
+
+SOURCES: Mapping[str, Source] = {
+    "mnist-writers": _MNIST,
+    "writers-canvas": _MNIST,
     "blog": Source(
         folder="blog",
         choices=(

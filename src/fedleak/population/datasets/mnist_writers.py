@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -18,7 +18,7 @@ from fedleak.errors import DataError
 from fedleak.population import fingerprint, where
 from fedleak.population.population import Examples, Population, User
 
-__all__ = ["MnistWriters", "read_idx"]
+__all__ = ["MnistWriters", "Writing", "read", "read_idx"]
 
 _CLASS, _SERIES, _WRITER = 0, 1, 2  # columns of QMNIST's extended labels
 _STUDENTS = 4  # the series of NIST's forms that high-school students filled in; 0-3: census employees
@@ -46,39 +46,26 @@ class MnistWriters:
 
     def load(self, seed: int) -> Population:
         """Read the six files; only the choice for `per_class` depends on the seed."""
-        files = where.SOURCES[self.name].choices[0]
-        folder = where.find(self.name, files)
-        train, train_y, test, test_y, train_rows, test_rows = (read_idx(folder / name) for name in files)
-        _agree(folder / files[4], train_rows, train_y, train)
-        _agree(folder / files[5], test_rows[: len(test_y)], test_y, test)
-
-        writer = train_rows[:, _WRITER]
-        order = np.argsort(writer, kind="stable")
-        names, starts = np.unique(writer[order], return_index=True)
-        # All at once: a product of small matrices per writer would keep a threaded BLAS busy with its threads.
-        marks = fingerprint.of_images(train[:, None])
+        train, test = read(self.name)
         users, others = [], []
-        for number, rows in zip(names.tolist(), np.split(order, starts[1:]), strict=True):
+        for number, rows in train.by_writer():
             chosen = (
-                self._choose(train_y[rows], derive(seed, self.name, number)) if len(rows) >= self.min_digits else None
+                self._choose(train.labels[rows], derive(seed, self.name, number))
+                if len(rows) >= self.min_digits
+                else None
             )
             if chosen is None:
                 others.append(rows)
-                continue
-            rows = rows[chosen]
-            series = int(train_rows[rows[0], _SERIES])
-            group = "student" if series == _STUDENTS else "employee"
-            users.append(
-                User(UserId(f"writer-{number}"), _examples(train[rows], train_y[rows], marks[rows]), {"group": group})
-            )
-        background = np.concatenate([*others, np.zeros(0, dtype=np.int64)]).astype(np.int64)
+            else:
+                rows = rows[chosen]
+                users.append(User(UserId(f"writer-{number}"), _examples(train, rows), train.about(rows)))
         return Population(
             users=tuple(users),
             task=Task.CLASSIFY,
             outputs=10,
             source="MNIST's training digits by the people who wrote them (writers from QMNIST).",
-            test=_examples(test, test_y, None),
-            background=_examples(train[background], train_y[background], marks[background]) if others else None,
+            test=_examples(test, np.arange(len(test.labels))),
+            background=_examples(train, np.concatenate(others)) if others else None,
             outputs_named=tuple(str(digit) for digit in range(10)),
         )
 
@@ -90,9 +77,46 @@ class MnistWriters:
         return np.sort(np.concatenate(kept)) if min(map(len, kept)) == self.per_class else None
 
 
-def _examples(images: npt.NDArray[Any], labels: npt.NDArray[Any], marks: fingerprint.Fingerprints | None) -> Examples:
-    x = (images[:, None] / np.float32(255)).astype(np.float32)
-    return Examples(x=x, y=labels.astype(np.int64), fingerprint=marks)
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """Digits, what they show and who wrote them, row by row."""
+
+    images: npt.NDArray[Any]  # (n, 28, 28), 0 to 255
+    labels: npt.NDArray[Any]
+    writer: npt.NDArray[Any]
+    series: npt.NDArray[Any]  # of NIST's forms
+    marks: fingerprint.Fingerprints
+
+    def by_writer(self) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+        """The rows of each writer."""
+        order = np.argsort(self.writer, kind="stable")
+        names, starts = np.unique(self.writer[order], return_index=True)
+        return zip(names.tolist(), np.split(order, starts[1:]), strict=True)
+
+    def about(self, rows: npt.NDArray[np.int64]) -> dict[str, str]:
+        """What is known of the writer of these rows."""
+        return {"group": "student" if int(self.series[rows[0]]) == _STUDENTS else "employee"}
+
+
+def read(dataset: str) -> tuple[Writing, Writing]:
+    """Read MNIST's training and test digits with their writers, for the data set of this name."""
+    files = where.SOURCES[dataset].choices[0]
+    folder = where.find(dataset, files)
+    train, train_y, test, test_y, train_rows, test_rows = (read_idx(folder / name) for name in files)
+    _agree(folder / files[4], train_rows, train_y, train)
+    test_rows = test_rows[: len(test_y)]
+    _agree(folder / files[5], test_rows, test_y, test)
+
+    def writing(images: npt.NDArray[Any], labels: npt.NDArray[Any], rows: npt.NDArray[Any]) -> Writing:
+        # All at once: a product of small matrices per writer would keep a threaded BLAS busy with its threads.
+        return Writing(images, labels, rows[:, _WRITER], rows[:, _SERIES], fingerprint.of_images(images[:, None]))
+
+    return writing(train, train_y, train_rows), writing(test, test_y, test_rows)
+
+
+def _examples(source: Writing, rows: npt.NDArray[np.int64]) -> Examples:
+    x = (source.images[rows][:, None] / np.float32(255)).astype(np.float32)
+    return Examples(x=x, y=source.labels[rows].astype(np.int64), fingerprint=source.marks[rows])
 
 
 def _agree(file: Path, rows: npt.NDArray[Any], labels: npt.NDArray[Any], images: npt.NDArray[Any]) -> None:
