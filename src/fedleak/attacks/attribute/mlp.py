@@ -1,0 +1,49 @@
+"""Attribute inference with a small neural network, alone or together with identity."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from fedleak.attacks.attribute.labels import classes, values
+from fedleak.attacks.deanonymize.one_layer import OneLayer
+from fedleak.attacks.features import labelled, spread
+from fedleak.attacks.network import Network, fit
+from fedleak.core import FloatArray
+from fedleak.games.game import Questions
+from fedleak.trace.prior import Prior
+from fedleak.views.view import View
+
+__all__ = ["AttributeMlp", "AttributeJoint"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttributeMlp(Network, OneLayer):
+    """Train the network of re-identification on an attribute instead (Table 4, single task; after Melis et al., 2019)."""
+
+    name: ClassVar[str] = "attribute-mlp"
+    summary: ClassVar[str] = "a small neural network learns what the updates of each group of people look like"
+    game: ClassVar[str] = "attribute"
+    joint: ClassVar[bool] = False
+
+    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
+        """Score every value by the network's probability."""
+        data = labelled(view, questions, self.layer)
+        present, target = classes(values(questions, data.who))
+        identity = np.unique(data.who, return_inverse=True)[1]
+        scores, *_ = fit(data.known, [target, identity] if self.joint else [target], self, rng)(data.asked)
+        return spread(scores, present, len(questions.options))
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttributeJoint(AttributeMlp):
+    """Learn attribute and identity together, one head each (Orekondy et al., 2020, Figure 3d and Table 4, multi-task).
+
+    What tells people apart also tells groups of them apart, so each task helps the other to a better representation.
+    """
+
+    name: ClassVar[str] = "attribute-joint"
+    summary: ClassVar[str] = "one neural network learns people and their groups together"
+    joint: ClassVar[bool] = True

@@ -1,0 +1,67 @@
+"""Attribute inference from which words a device used at all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+from msgspec import Meta
+from sklearn.linear_model import LogisticRegression
+
+from fedleak.attacks.attribute.labels import classes, values
+from fedleak.attacks.features import spread, unit
+from fedleak.core import FloatArray, IntArray, Power, Sight, Task
+from fedleak.errors import AttackError
+from fedleak.games.game import Questions
+from fedleak.trace.prior import Prior
+from fedleak.views.view import View
+
+__all__ = ["AttributeWords"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttributeWords:
+    """Separate the groups by the rows of the first layer that moved at all, and by the output bias.
+
+    A word's row of the embedding has a gradient only where the word occurs, so the rows that are not exactly zero are
+    the device's vocabulary (Melis et al., 2019, section 4.1), whatever the training did to the model in between. The
+    output bias moves by how much more often than predicted a word came.
+    """
+
+    name: ClassVar[str] = "attribute-words"
+    summary: ClassVar[str] = "which words a device used at all is read off the update, and compared between groups"
+    game: ClassVar[str] = "attribute"
+    needs: ClassVar[Sight] = Sight.UPDATES
+    powers: ClassVar[Power] = Power.NONE
+    tasks: ClassVar[tuple[Task, ...]] = tuple(Task)
+
+    cost: Annotated[float, Meta(gt=0, description="price of an update on the wrong side (C)")] = 1.0
+
+    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
+        """Score every value by a linear model's probability."""
+        shadows = np.flatnonzero(view.updates.shadow >= 0)
+        if len(shadows) == 0:
+            raise AttackError("no labelled update exists; train more rounds, or give the adversary more people")
+        present, target = classes(values(questions, view.updates.shadow[shadows]))
+        # The same weight to every person: who was selected more often is not more typical of a group.
+        _, person, count = np.unique(view.updates.shadow[shadows], return_inverse=True, return_counts=True)
+        known, asked = vocabulary(view, shadows), vocabulary(view, questions.updates)
+        mean = known.mean(axis=0)
+        model = LogisticRegression(C=self.cost, max_iter=2000)
+        model.fit(known - mean, target, sample_weight=1 / count[person])
+        return spread(np.asarray(model.predict_log_proba(asked - mean), np.float32), present, len(questions.options))
+
+
+def vocabulary(view: View, rows: IntArray) -> FloatArray:
+    """Which rows of the first layer moved (1 or 0), beside the output bias update scaled to length one."""
+    first, last = view.layout[0], view.layout[-1]
+    height = first.tensors[0][1][0]
+    table = view.updates.layer(first.name)
+    moved = np.empty((len(rows), height), dtype=np.float32)
+    for i, row in enumerate(rows):  # one at a time: the embedding is by far the largest layer
+        moved[i] = (table[row, first.span(first.tensors[0][0])].reshape(height, -1) != 0).any(axis=1)
+    if "bias" not in dict(last.tensors):
+        return moved
+    bias = np.asarray(view.updates.layer(last.name)[:, last.span("bias")][rows], dtype=np.float32)
+    return np.concatenate([moved, unit(bias)], axis=1)

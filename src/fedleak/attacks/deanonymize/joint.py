@@ -1,0 +1,60 @@
+"""Re-identification learnt together with what else is known about people."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+from msgspec import Meta
+
+from fedleak.attacks.deanonymize.one_layer import OneLayer
+from fedleak.attacks.features import features, labelled, spread
+from fedleak.attacks.network import Network, fit
+from fedleak.core import FloatArray, IntArray
+from fedleak.errors import AttackError, did_you_mean
+from fedleak.games.game import Questions
+from fedleak.trace.prior import Prior
+from fedleak.views.view import View
+
+__all__ = ["Joint"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Joint(Network, OneLayer):
+    """Learn identity and attributes with one network (Orekondy et al., 2020, Figure 3d; Table 4, last column).
+
+    The adversary knows whom its prior data belongs to, and with that often their sex or age.
+    """
+
+    name: ClassVar[str] = "reid-joint"
+    summary: ClassVar[str] = "one neural network learns people and what is known about them together"
+
+    attributes: Annotated[
+        tuple[str, ...], Meta(description="which attributes to learn beside identity; all that are known if absent")
+    ] = ()
+
+    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
+        """Score every option by the probability of the identity head."""
+        data = features(view, questions, self.layer)
+        candidate = labelled(view, questions, self.layer).who
+        classes, target = np.unique(data.who, return_inverse=True)
+        heads = [column[candidate] for column in self._known(prior)]
+        scores, *_ = fit(data.known, [target, *heads], self, rng)(data.asked)
+        return spread(scores, classes, len(questions.options))
+
+    def _known(self, prior: Prior) -> list[IntArray]:
+        """For each attribute the value of every candidate as a class; -1 where it is not known."""
+        known = sorted({name for about in prior.attributes for name in about})
+        if not known:
+            raise AttackError(
+                "reid-joint learns attributes beside identity, and nothing is known about these people; use reid-mlp"
+            )
+        columns = []
+        for name in self.attributes or known:
+            if name not in known:
+                raise AttackError(f"reid-joint: nobody has the attribute '{name}'{did_you_mean(name, known)}")
+            values = sorted({about[name] for about in prior.attributes if name in about})
+            index = {value: i for i, value in enumerate(values)}
+            columns.append(np.array([index.get(about.get(name, ""), -1) for about in prior.attributes], np.int64))
+        return columns

@@ -1,0 +1,1 @@
+"""Which devices hold data that fits a profile? Attacks after Orekondy et al., 2020."""
