@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
+from fedleak.core import IntArray
+
 __all__ = ["Interval", "by_user", "by_resample", "in_chunks", "wilson"]
 
 _CELLS = 1_000_000  # of a table of resamples against questions that is worked on at once: 8 MB
@@ -47,7 +49,7 @@ def by_user(
 
 def by_resample(
     statistic: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]],
-    people: int,
+    groups: IntArray,
     questions: int,
     level: float,
     rng: np.random.Generator,
@@ -55,21 +57,30 @@ def by_resample(
 ) -> Interval:
     """Bootstrap any statistic that can be weighed by person: one row of weights per resample of the people.
 
+    People are drawn within their group: how many people have a trait is part of the question, and a ranking metric
+    depends on it, so it must not vary with the draw.
+
     A ranking metric of a resample is higher than that of the sample it was drawn from, because copies of a person
     rank together; the percentiles are moved down by as much, so that a leak is not read out of the bootstrap itself.
     """
+    people = len(groups)
     [value] = statistic(np.ones((1, people)))
     if people < 2:
         return wilson(float(value), people, level)
-    drawn = in_chunks(
-        lambda rows: statistic(rng.multinomial(people, np.full(people, 1 / people), size=rows).astype(np.float64)),
-        resamples,
-        questions,
-    )
+    members = [np.flatnonzero(groups == group) for group in np.unique(groups)]
+
+    def draw(rows: int) -> npt.NDArray[np.float64]:
+        weights = np.empty((rows, people))
+        for group in members:
+            weights[:, group] = rng.multinomial(len(group), np.full(len(group), 1 / len(group)), size=rows)
+        return statistic(weights)
+
+    drawn = in_chunks(draw, resamples, questions)
     drawn = drawn[np.isfinite(drawn)]  # a resample may lack a right answer altogether
     if len(drawn) < 2 or np.ptp(drawn) < 1e-12:
         return wilson(float(value), people, level)
-    found = _percentiles(drawn, people, level)
+    # The smallest group is what is known least about.
+    found = _percentiles(drawn, max(2, min(len(group) for group in members)), level)
     bias = float(drawn.mean() - value)
     return Interval(*(float(np.clip(end - bias, 0, 1)) for end in (found.low, found.high)))
 

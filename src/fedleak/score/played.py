@@ -11,7 +11,7 @@ import numpy.typing as npt
 from fedleak.core import FloatArray, IntArray
 from fedleak.score.interval import Interval
 
-__all__ = ["Played", "Measured", "pooled", "measured"]
+__all__ = ["Played", "Measured", "pooled", "traits", "measured"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,15 @@ def pooled(played: Sequence[Played]) -> tuple[int, list[IntArray]]:
         numbers = np.asarray([place.setdefault(one.people[i], len(place)) for i in present], dtype=np.int64)
         found.append(numbers[inverse.reshape(one.about.shape)])
     return len(place), found
+
+
+def traits(played: Sequence[Played], people: int, who: Sequence[IntArray]) -> IntArray:
+    """The answer that each person stands for, in all questions of all seeds; 0 for everyone where somebody has two."""
+    answer = np.zeros(people, dtype=np.int64)
+    for one, persons in zip(played, who, strict=True):
+        answer[persons[:, 0]] = one.right
+    single = all((answer[persons] == one.right[:, None]).all() for one, persons in zip(played, who, strict=True))
+    return answer if single else np.zeros(people, dtype=np.int64)
 
 
 def measured(

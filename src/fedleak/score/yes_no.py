@@ -9,7 +9,7 @@ import numpy as np
 from fedleak.core import IntArray, derive
 from fedleak.errors import AttackError
 from fedleak.score.interval import by_resample, in_chunks, wilson
-from fedleak.score.played import Measured, Played, measured, pooled
+from fedleak.score.played import Measured, Played, measured, pooled, traits
 from fedleak.score.ranking import Ranking, Weights
 
 __all__ = ["average_precision", "auc", "precision_at", "per_person", "dealt"]
@@ -49,9 +49,8 @@ def _ranked(
             rows.append(metric(ranking, every * one.right, every))
         return _mean(rows)
 
-    interval = by_resample(
-        statistic, people, max(len(one.right) for one in played), level, derive(played[0].seed, "interval", name)
-    )
+    questions, rng = max(len(one.right) for one in played), derive(played[0].seed, "interval", name)
+    interval = by_resample(statistic, traits(played, people, who), questions, level, rng)
     return measured(
         played,
         float(statistic(np.ones((1, people)))[0]),
