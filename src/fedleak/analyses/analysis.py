@@ -170,13 +170,12 @@ def said(found: Measured) -> str:
     return f"{number(found.value)} [{number(found.low)}, {number(found.high)}], chance {number(found.chance)}"
 
 
-def closing(plan: Plan, attack: Any | None = None) -> str:
-    """What every text ends with: who was attacked by whom, and what the intervals mean."""
+def closing(plan: Plan, attack: Any | None = None, *, permuted: bool = True) -> str:
+    """What every text ends with: who was attacked by whom, and what intervals and chance mean."""
     who = f"Attack {attack.name} as {plan.adversaries[0].name}; the" if attack is not None else "The"
     seeds = f"seed {plan.seeds[0]}" if len(plan.seeds) == 1 else f"seeds {', '.join(map(str, plan.seeds))}"
-    return (
-        f"{who} undefended federation, {seeds}; intervals of {plan.audit.level:.0%} resample people; chance is the "
-        "same number with identities permuted."
+    return f"{who} undefended federation, {seeds}; intervals of {plan.audit.level:.0%} resample people" + (
+        "; chance is the same number with identities permuted." if permuted else "."
     )
 
 

@@ -88,7 +88,7 @@ class Bias(OfAttack):
                 "Prior and private updates of one person agree (correlation over classes, after what everybody has in "
                 f"common is taken off) at {number(float(agreement.mean()))} [{number(interval.low)}, "
                 f"{number(interval.high)}]; those of two different people at {number(chance)}. This agreement {told}. "
-                f"{closing(plan, attack)}"
+                f"{closing(plan, attack, permuted=False)}"
             ),
             columns=["what", "value", "low", "high", "chance", "people"],
             rows=[

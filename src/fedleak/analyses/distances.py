@@ -66,7 +66,7 @@ class Distances:
                 "For each person, the median distance from their private examples (or the updates trained on them) to "
                 "their own prior ones is compared with that to other people's prior ones. A person above the diagonal "
                 "is nearer to themselves than to others; of people with nothing personal half would be. Share above "
-                f"it: {told}. Layer '{layer}'. {closing(plan)}"
+                f"it: {told}. Layer '{layer}'. {closing(plan, permuted=False)}"
             ),
             columns=["space", "who", "share nearer to themselves", "low", "high", "chance", "people"],
             rows=rows,

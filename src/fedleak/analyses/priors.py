@@ -106,13 +106,10 @@ class Priors(OfAttack):
             if way == plan.population.prior:
                 once = vary(plan, attacks=[attack], games=[base_game(plan, attack)])
                 found = measured(plan, play(once, out, named, jobs)[0])
+            elif reason := impossible(plan, way):
+                left_out.append(f"The {way} prior is left out: {reason}.")
+                continue
             else:
-                try:
-                    for seed in plan.seeds:
-                        prepare(plan.dataset, replace(plan.population, prior=way), seed)
-                except DataError as error:
-                    left_out.append(f"The {way} prior is left out: {error}")
-                    continue
                 found = trained_otherwise(plan, attack, out / "analyses" / self.name / way, named, jobs, {"prior": way})
             points.append(Point(len(points), way, found))
         results = "; ".join(f"{point.label} {said(point.measured)}" for point in points)
@@ -137,6 +134,20 @@ class Priors(OfAttack):
                 )
             ],
         )
+
+
+def impossible(plan: Plan, way: PriorName) -> str | None:
+    """Why people's data cannot be divided in this way; None if it can."""
+    users = plan.dataset.load(plan.seeds[0]).users
+    column = {"chrono": "time", "album": "album"}.get(way)
+    if column and all(getattr(user.examples, column) is None for user in users):
+        return f"the data set does not give the {column} of an example"
+    try:
+        for seed in plan.seeds:
+            prepare(plan.dataset, replace(plan.population, prior=way), seed)
+    except DataError as error:
+        return str(error).rstrip(".")
+    return None
 
 
 def trained_otherwise(

@@ -97,7 +97,8 @@ class RawData(OfAttack):
             for one in [measured(plan, [kept(paths[size, seed], seed) for seed in plan.seeds])]
         ]
         line, chance = curve("raw data", points)
-        beside = next((point for point in points if point.measured.value > updates.value), None)
+        ahead = [all(later.measured.value > updates.value for later in points[i:]) for i in range(len(points))]
+        beside = points[ahead.index(True)] if any(ahead) else None
         return Analysis(
             name=self.name,
             title=self.summary,
@@ -107,9 +108,9 @@ class RawData(OfAttack):
                 f"private data to name. One example gives average precision {said(points[0].measured)}; "
                 f"{points[-1].label} {said(points[-1].measured)}; an update {said(updates)}. "
                 + (
-                    f"Raw data says more than an update from {beside.label} on. "
+                    f"Raw data scores higher than updates from {beside.label} on. "
                     if beside
-                    else "No size of set said more than an update. "
+                    else "Raw data does not score higher than updates. "
                 )
                 + closing(plan, attack)
             ),

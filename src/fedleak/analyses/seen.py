@@ -48,12 +48,13 @@ class SeenUsers(OfAttack):
     def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
         """Average precision, chance and their ratio over the share of seen people; nothing is trained again."""
         attacks = [chosen(plan, self.name, self.attack)]
-        # Whether two updates have one sender can be asked about strangers too, so those attacks belong here.
+        # Whether two updates have one sender can be asked about strangers too.
         attacks += [attack for attack in plan.attacks if attack.game == "match"]
         games = [
             replace(base, seen=share, held_out=self.held_out)
             for base in {attack.game: base_game(plan, attack) for attack in attacks}.values()
-            for share in self.shares
+            # Nobody seen is a question about pairs, but leaves no name to choose.
+            for share in ((0.0, *self.shares) if base.name == "match" else self.shares)
         ]
         varied = vary(plan, attacks=attacks, games=games)
         found = [measured(plan, claims) for claims in play(varied, out, progress, jobs)]
