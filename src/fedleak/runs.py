@@ -33,7 +33,7 @@ from fedleak.score.score import Played, check
 from fedleak.trace.files import private_folder, read_whole, write_atomic
 from fedleak.trace.header import Header
 from fedleak.trace.lock import locked
-from fedleak.trace.prior import Prior
+from fedleak.trace.prior import Background, Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth
 from fedleak.trace.writer import TraceWriter
@@ -150,12 +150,15 @@ def train_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
             users=tuple(user.id for user in users),
             device_user={device.id: device.user for device in members},
             attributes={user.id: dict(user.attributes) for user in users},
+            traits=prepared.traits,
         ).save(run.folder / "truth")
         Prior(
             candidates=tuple(user.id for user in users),
             examples=tuple(share.prior for share in prepared.shares),
             task=prepared.task,
             outputs=prepared.outputs,
+            attributes=tuple(dict(user.attributes) for user in users),
+            background=None if prepared.public is None else Background(examples=prepared.public, shows=prepared.shows),
         ).save(run.folder / "prior")
         header = Header(
             fingerprint=run.fingerprint,

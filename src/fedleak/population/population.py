@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Protocol
 
@@ -65,6 +65,8 @@ class Population:
     test: Examples | None = None  # the data set's own test set, if it has one
     background: Examples | None = None  # other people's data, for defences; disjoint from every user
     outputs_named: tuple[str, ...] = ()  # names of classes or words, if there are any
+    # What can be seen in an example: 1 shows it, 0 does not, -1 could not.
+    traits: Mapping[str, Callable[[Examples], npt.NDArray[np.int8]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

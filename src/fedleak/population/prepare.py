@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -12,11 +12,13 @@ import numpy.typing as npt
 from fedleak.core import Task, UserId, derive
 from fedleak.errors import DataError
 from fedleak.plan.plan import PopulationPlan
-from fedleak.population import examine, fingerprint, priors
+from fedleak.population import examine, fingerprint, priors, traits
 from fedleak.population.examine import Examined, Finding
 from fedleak.population.population import Dataset, Examples, Population, Share, User
 
 __all__ = ["Prepared", "Finding", "prepare"]
+
+_PUBLIC = 4000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +34,9 @@ class Prepared:
     findings: tuple[Finding, ...]
     input_shape: tuple[int, ...]
     outputs_named: tuple[str, ...] = ()
+    traits: Mapping[UserId, Mapping[str, float]] = field(default_factory=dict)  # share of the private data showing it
+    public: Examples | None = None  # some of the background, for an adversary to pick from, where there are traits
+    shows: Mapping[str, npt.NDArray[np.int8]] = field(default_factory=dict)  # which of these show what
 
 
 def prepare(dataset: Dataset, plan: PopulationPlan, seed: int, *, iid: bool = False) -> Prepared:
@@ -48,6 +53,7 @@ def prepare(dataset: Dataset, plan: PopulationPlan, seed: int, *, iid: bool = Fa
     shares, findings = drawn.shares, [*examined.findings, *drawn.findings]
     if background is not None:
         background = _without_users_content(background, shares, findings)
+    public = _public(background, seed) if background is not None and population.traits else None
     return Prepared(
         shares=_iid(shares, seed) if iid else shares,
         test=population.test if population.test is not None else drawn.test(),
@@ -58,7 +64,20 @@ def prepare(dataset: Dataset, plan: PopulationPlan, seed: int, *, iid: bool = Fa
         findings=tuple(findings),
         input_shape=tuple(shares[0].prior.x.shape[1:]),
         outputs_named=population.outputs_named,
+        # Of the people themselves, in the control too: whether somebody fits a profile must not show in mixed data.
+        traits={
+            share.user.id: {name: traits.share(trait(share.private)) for name, trait in population.traits.items()}
+            for share in shares
+        },
+        public=public,
+        shows={} if public is None else {name: trait(public) for name, trait in population.traits.items()},
     )
+
+
+def _public(background: Examples, seed: int) -> Examples:
+    """A part of the background that is small enough to keep with every run."""
+    rows = derive(seed, "public").permutation(len(background))[:_PUBLIC]
+    return background.take(np.sort(rows))
 
 
 def _check(population: Population, plan: PopulationPlan) -> None:
@@ -74,7 +93,7 @@ def _check(population: Population, plan: PopulationPlan) -> None:
                     "Give every example a label, or choose a task that needs none."
                 )
             _check_labels(user.id, user.examples.y, population)
-    for column in (field.name for field in fields(Examples)):
+    for column in (column.name for column in fields(Examples)):
         without = [user.id for user in owners if getattr(user.examples, column) is None]
         if 0 < len(without) < len(owners):
             raise DataError(
@@ -261,6 +280,6 @@ def _iid(shares: Sequence[Share], seed: int) -> tuple[Share, ...]:
         middle = start + len(share.prior)
         end = middle + len(share.private)
         prior, private = pool.take(order[start:middle]), pool.take(order[middle:end])
-        dealt.append(Share(User(share.user.id, pool.take(order[start:end])), prior, private))
+        dealt.append(Share(replace(share.user, examples=pool.take(order[start:end])), prior, private))
         start = end
     return tuple(dealt)

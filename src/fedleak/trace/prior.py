@@ -42,7 +42,7 @@ class Background:
     """Public examples of other people, and which of them show what: a set can be curated from it."""
 
     examples: Examples
-    shows: Mapping[str, npt.NDArray[np.bool_]]  # trait -> by example
+    shows: Mapping[str, npt.NDArray[np.int8]]  # trait -> by example: 1 shows it, 0 does not, -1 could not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,7 @@ class Prior:
             for name in _SHOWN:
                 if (column := getattr(self.background.examples, name)) is not None:
                     behind[name] = _save(folder / f"background-{name}.npy", column)
-            seen = np.array([self.background.shows[trait] for trait in traits], dtype=np.uint8)
+            seen = np.array([self.background.shows[trait] for trait in traits], dtype=np.int8)
             shape = (len(self.background.examples), len(traits))
             behind["shows"] = _save(folder / "background-shows.npy", seen.T.reshape(shape))
         content = _Content(
@@ -140,7 +140,8 @@ def _background(folder: Path, content: _Content) -> Background:
     if shows.shape != (len(columns["x"]), len(content.traits)) or any(len(c) != len(shows) for c in columns.values()):
         raise TraceError(f"{path}: the columns of the background differ in length; restore it from a copy")
     return Background(
-        examples=Examples(**columns), shows={trait: shows[:, i] > 0 for i, trait in enumerate(content.traits)}
+        examples=Examples(**columns),
+        shows={trait: shows[:, i].astype(np.int8) for i, trait in enumerate(content.traits)},
     )
 
 

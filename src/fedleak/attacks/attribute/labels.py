@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedleak.core import FloatArray, IntArray
+from fedleak.core import IntArray
 from fedleak.errors import AttackError
 from fedleak.games.attribute import AttributeQuestions
 from fedleak.games.game import Questions

@@ -21,7 +21,7 @@ __all__ = ["AttributeMlp", "AttributeJoint"]
 
 @dataclass(frozen=True, kw_only=True)
 class AttributeMlp(Network, OneLayer):
-    """Train the network of re-identification on an attribute instead (Table 4, single task; after Melis et al., 2019)."""
+    """Train the network of re-identification on an attribute instead (Orekondy et al., 2020, Table 4, single task)."""
 
     name: ClassVar[str] = "attribute-mlp"
     summary: ClassVar[str] = "a small neural network learns what the updates of each group of people look like"

@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from fedleak.core import Task, UserId, derive
 from fedleak.errors import DataError
-from fedleak.population import fingerprint, text
+from fedleak.population import fingerprint, text, traits
 from fedleak.population.datasets import blog_corpus
 from fedleak.population.datasets.blog_corpus import Corpus, Post, Subset
 from fedleak.population.population import Examples, Population, User
@@ -81,6 +81,7 @@ class Blog:
             source=f"Sentences of {len(users)} people of the Blog Authorship Corpus (Schler et al., 2006).",
             background=Examples.concat(self._examples(posts, rows, words) for posts, rows in strangers),
             outputs_named=words,
+            traits=traits.topics(words),
         )
 
     def _sample(self, posts: Sequence[Post], count: int, seed: int) -> list[_Sentence]:

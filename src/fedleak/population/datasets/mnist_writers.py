@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from fedleak.core import Task, UserId, derive
 from fedleak.errors import DataError
-from fedleak.population import fingerprint, where
+from fedleak.population import fingerprint, traits, where
 from fedleak.population.population import Examples, Population, User
 
 __all__ = ["MnistWriters", "Writing", "read", "read_idx"]
@@ -67,6 +67,7 @@ class MnistWriters:
             test=_examples(test, np.arange(len(test.labels))),
             background=_examples(train, np.concatenate(others)) if others else None,
             outputs_named=tuple(str(digit) for digit in range(10)),
+            traits=traits.HANDWRITING,
         )
 
     def _choose(self, labels: npt.NDArray[Any], rng: np.random.Generator) -> npt.NDArray[np.int64] | None:
