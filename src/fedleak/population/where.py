@@ -6,6 +6,7 @@ folder of its own in there. Nothing is downloaded: the terms of these data sets 
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from fedleak.errors import DataError
 
-__all__ = ["Source", "Status", "SOURCES", "find", "status"]
+__all__ = ["Source", "Status", "SOURCES", "find", "complete", "status"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +22,7 @@ class Source:
     """Where the files of a data set come from."""
 
     folder: str
-    choices: tuple[tuple[str, ...], ...]  # any one of these sets of files will do
+    choices: tuple[tuple[str, ...], ...]  # any one of these sets of files will do; `name/` is a folder
     homepages: tuple[str, ...]
     note: str
 
@@ -58,6 +59,41 @@ SOURCES: Mapping[str, Source] = {
         ),
         homepages=("https://u.cs.biu.ac.il/~koppel/BlogCorpus.htm",),
         note="the Blog Authorship Corpus as published (blogs.zip), or extracts of it as JSON lines",
+    ),
+    "amazon": Source(
+        folder="amazon",
+        choices=(("digital_music_5core_first6902.jsonl.xz",), ("reviews_Digital_Music_5.json.gz",)),
+        homepages=("https://jmcauley.ucsd.edu/data/amazon/",),
+        note="the 5-core Digital Music reviews, or the first of them as JSON lines",
+    ),
+    "yelp": Source(
+        folder="yelp",
+        choices=(("yelp_academic_dataset_review.json",),),
+        homepages=("https://www.yelp.com/dataset",),
+        note="the reviews of the Yelp Open Dataset",
+    ),
+    "pipa": Source(
+        folder="pipa",
+        choices=(("annotations/index.txt", "flickr.jsonl", "labels.csv"),),
+        homepages=(
+            "https://github.com/coallaoh/PIPA_dataset (its all_data.txt is index.txt)",
+            "https://www.flickr.com/services/api/",
+        ),
+        note="the index, Flickr's flickr.photos.getInfo of each photograph, one reply a line, what a detector saw in "
+        "them (columns photo, label), and the pictures as train/<photoset>_<photo>.jpg",
+    ),
+    "openimages": Source(
+        folder="openimages",
+        choices=(
+            (
+                "oidv6-train-images-with-labels-with-rotation.csv",
+                "oidv7-train-annotations-human-imagelabels.csv",
+                "oidv7-class-descriptions.csv",
+                "train/",
+            ),
+        ),
+        homepages=("https://storage.googleapis.com/openimages/web/download_v7.html",),
+        note="the image table, the human-verified labels, the class names, and pictures as train/<ImageID>.jpg",
     ),
     "ptb": Source(
         folder="ptb",
@@ -110,11 +146,24 @@ def _how(dataset: str, missing: Sequence[str]) -> str:
 def find(dataset: str, files: Sequence[str]) -> Path:
     """Return the folder that holds these files of a data set, or say what to download and where to put it."""
     folders = [root / SOURCES[dataset].folder for root in _roots()]
-    missing: list[list[str]] = [[name for name in files if not (folder / name).is_file()] for folder in folders]
+    missing: list[list[str]] = [[name for name in files if not _there(folder, name)] for folder in folders]
     for folder, lacks in zip(folders, missing, strict=True):
         if not lacks:
             return folder
     raise DataError(_how(dataset, min(missing, key=len)))
+
+
+def complete(dataset: str) -> tuple[Path, tuple[str, ...]]:
+    """Return the folder of a data set and which of its choices of files is there, or say what to download."""
+    for choice in SOURCES[dataset].choices[:-1]:
+        with contextlib.suppress(DataError):
+            return find(dataset, choice), choice
+    # The last choice is the one that its publisher offers.
+    return find(dataset, SOURCES[dataset].choices[-1]), SOURCES[dataset].choices[-1]
+
+
+def _there(folder: Path, name: str) -> bool:
+    return (folder / name).is_dir() if name.endswith("/") else (folder / name).is_file()
 
 
 def status() -> list[Status]:
@@ -126,11 +175,11 @@ def _status(dataset: str, source: Source) -> Status:
     roots = _roots()
 
     def where(name: str) -> Path | None:
-        return next((path for root in roots if (path := root / source.folder / name).is_file()), None)
+        return next((root / source.folder / name for root in roots if _there(root / source.folder, name)), None)
 
     found = {name: where(name) for choice in source.choices for name in choice}
     present = any(
-        all((root / source.folder / name).is_file() for name in choice) for choice in source.choices for root in roots
+        all(_there(root / source.folder, name) for name in choice) for choice in source.choices for root in roots
     )
     fewest = min(([name for name in choice if found[name] is None] for choice in reversed(source.choices)), key=len)
     files = tuple((name, path, path.stat().st_size if path else 0) for name, path in found.items())

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Meta
-from PIL import Image, ImageOps
 
 from fedleak.core import Task, UserId
 from fedleak.errors import DataError
 from fedleak.population import fingerprint
+from fedleak.population.datasets import pictures
 from fedleak.population.datasets import rows as tables
 from fedleak.population.datasets.rows import Row
 from fedleak.population.datasets.table import class_names
@@ -23,8 +21,6 @@ from fedleak.population.population import Examples, Population, User
 
 __all__ = ["ImageFolder"]
 
-_ENDINGS = {".png", ".jpg", ".jpeg", ".pgm", ".ppm"}
-_FORMATS = ("PNG", "JPEG", "PPM")  # Pillow's PPM reads PGM too; its many other readers are not let near the files
 _LABELS, _USERS = "labels.csv", "users.csv"
 
 
@@ -60,56 +56,35 @@ class ImageFolder:
         about = _attributes(root / _USERS) if (root / _USERS).exists() else {}
         if not folders:
             raise DataError(f"{root}: holds no folders; expected one folder per user")
-        pictures = {UserId(folder.name): list(_pictures(folder, root, rows)) for folder in folders}
-        classes = class_names({picture.label for owned in pictures.values() for picture in owned})
+        people = {UserId(folder.name): list(_pictures(folder, root, rows)) for folder in folders}
+        classes = class_names({picture.label for owned in people.values() for picture in owned})
         if len(classes) < 2:
             raise DataError(f"{root}: {len(classes)} class(es) of pictures found; at least 2 are needed")
         place = {name: i for i, name in enumerate(classes)}
-        users = tuple(User(name, self._examples(owned, place), about.get(name, {})) for name, owned in pictures.items())
+        users = tuple(User(name, self._examples(owned, place), about.get(name, {})) for name, owned in people.items())
         return Population(
             users=users,
             task=Task.CLASSIFY,
             outputs=len(classes),
-            source=f"{sum(map(len, pictures.values()))} pictures of {len(users)} users in the folder {root.name}.",
+            source=f"{sum(map(len, people.values()))} pictures of {len(users)} users in the folder {root.name}.",
             outputs_named=classes,
         )
 
-    def _examples(self, pictures: list[_Picture], place: Mapping[str, int]) -> Examples:
-        shape = (len(pictures), 3 if self.colour else 1, self.size, self.size)
+    def _examples(self, owned: list[_Picture], place: Mapping[str, int]) -> Examples:
+        shape = (len(owned), 3 if self.colour else 1, self.size, self.size)
         x = np.zeros(shape, dtype=np.float32)
-        for i, picture in enumerate(pictures):
-            x[i] = self._read(picture.file)
-        rows = [picture.row for picture in pictures if picture.row is not None]
+        for i, picture in enumerate(owned):
+            x[i] = pictures.read(picture.file, self.size, colour=self.colour)
+        rows = [picture.row for picture in owned if picture.row is not None]
         time = [row.days("time") for row in rows] if rows and "time" in rows[0].values else None
         album = [row.text("album") for row in rows] if rows and "album" in rows[0].values else None
         return Examples(
             x=x,
-            y=np.array([place[picture.label] for picture in pictures], dtype=np.int64),
+            y=np.array([place[picture.label] for picture in owned], dtype=np.int64),
             time=None if time is None else np.array(time, dtype=np.float64),
             album=None if album is None else np.unique(album, return_inverse=True)[1].astype(np.int64),
             fingerprint=fingerprint.of_images(x),
         )
-
-    def _read(self, file: Path) -> npt.NDArray[np.float32]:
-        try:
-            with warnings.catch_warnings():
-                # Pillow only warns of a picture that is small on disk and enormous in memory.
-                warnings.simplefilter("error", Image.DecompressionBombWarning)
-                with Image.open(file, formats=_FORMATS) as opened:
-                    image: Image.Image = ImageOps.exif_transpose(opened)
-                    if image.mode.startswith("I"):  # 16 bits, which Pillow would clip rather than scale
-                        image = Image.fromarray((np.asarray(image, dtype=np.float64) / 257).astype(np.uint8))
-                    image = image.convert("RGB" if self.colour else "L")
-                    image = image.resize((self.size, self.size), Image.Resampling.BILINEAR)
-        except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-            raise DataError(f"{file}: too large a picture ({error}); make it smaller or remove it") from error
-        # A damaged picture may fail anywhere within Pillow, hence its whole range of errors.
-        except (OSError, SyntaxError, ValueError, EOFError, IndexError, TypeError) as error:
-            raise DataError(
-                f"{file}: not a readable PNG, JPEG or PGM picture ({error}); replace or remove it"
-            ) from error
-        values = np.asarray(image, dtype=np.float32) / np.float32(255)
-        return np.moveaxis(values.reshape(self.size, self.size, -1), -1, 0)
 
 
 def _entries(folder: Path, root: Path) -> Iterator[Path]:
@@ -126,9 +101,9 @@ def _pictures(folder: Path, root: Path, rows: Mapping[str, Row] | None) -> Itera
     for entry in _entries(folder, root):
         if entry.is_dir():
             for file in _entries(entry, root):
-                if file.suffix.lower() in _ENDINGS:
+                if file.suffix.lower() in pictures.ENDINGS:
                     yield _labelled(file, root, rows, entry.name)
-        elif entry.suffix.lower() in _ENDINGS:
+        elif entry.suffix.lower() in pictures.ENDINGS:
             yield _labelled(entry, root, rows, None)
 
 

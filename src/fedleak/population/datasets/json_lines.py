@@ -1,0 +1,54 @@
+"""Files with one JSON object a line, as publishers of large data sets give them."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from fedleak.errors import DataError
+
+__all__ = ["lines", "days"]
+
+_OPENERS: Mapping[str, Callable[[Path], Any]] = {".gz": gzip.open, ".xz": lzma.open}
+_Line = TypeVar("_Line")
+
+
+def _open(file: Path) -> Any:
+    opener = _OPENERS.get(file.suffix.lower())
+    return file.open("rb") if opener is None else opener(file)
+
+
+def lines(file: Path, kind: type[_Line]) -> Iterator[_Line]:
+    """Read one JSON object a line, as it is or compressed, keeping only what `kind` has a field for."""
+    decoder = msgspec.json.Decoder(kind)
+    number = 0
+    try:
+        with _open(file) as raw:
+            for line in raw:
+                number += 1
+                if line.strip():
+                    yield decoder.decode(line)
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        raise DataError(f"{file}: damaged after line {number} ({error}); download it again") from error
+    # Too deep a nesting is refused by the decoder with a RecursionError.
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise DataError(f"{file}, line {number}: not what this file should hold ({error})") from error
+
+
+def days(date: str) -> float:
+    """Days since 1970 of "2016-03-09 20:56:38" or "2016-03-09"; NaN for what is not a date.
+
+    >>> days("1970-01-02 12:00:00"), days("unknown")
+    (1.5, nan)
+    """
+    try:
+        return datetime.fromisoformat(date).replace(tzinfo=UTC).timestamp() / 86400
+    except (ValueError, OverflowError):
+        return float("nan")

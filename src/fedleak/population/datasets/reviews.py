@@ -1,0 +1,93 @@
+"""Reviews by real people, whose stars are learnt from the words: what `amazon` and `yelp` have in common."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedleak.core import Task, UserId, derive
+from fedleak.errors import DataError
+from fedleak.population import fingerprint, text
+from fedleak.population.population import Examples, Population, User
+
+__all__ = ["Review", "Corpus", "read", "population"]
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """One review."""
+
+    stars: float
+    text: str
+    time: float  # days since 1970; NaN where unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """Reviews of people who wrote many, and some of people who wrote fewer."""
+
+    users: Mapping[UserId, list[Review]]
+    background: Mapping[UserId, list[Review]]
+
+
+def read(
+    who: Callable[[], Iterator[UserId]],
+    what: Callable[[], Iterator[tuple[UserId, Review]]],
+    least: int,
+    background: int,
+    seed: int,
+) -> Corpus:
+    """Read twice: first who wrote how many, then what those wrote who matter. A corpus need not fit into memory.
+
+    Users are those with at least so many reviews; others are drawn by the seed until there are enough of their reviews.
+    """
+    counts = Counter(who())
+    strangers = sorted(user for user, count in counts.items() if count < least)
+    chosen: set[UserId] = set()
+    found = 0
+    for i in derive(seed, "reviews", "background").permutation(len(strangers)).tolist():
+        if found >= background:
+            break
+        chosen.add(strangers[i])
+        found += counts[strangers[i]]
+    users: dict[UserId, list[Review]] = {user: [] for user in sorted(counts) if counts[user] >= least}
+    others: dict[UserId, list[Review]] = {user: [] for user in sorted(chosen)}
+    for user, review in what():
+        if user in users:
+            users[user].append(review)
+        elif user in others:
+            others[user].append(review)
+    return Corpus(users, others)
+
+
+def population(corpus: Corpus, vocabulary: int, length: int, dataset: str, source: str) -> Population:
+    """Make the rating task; the vocabulary comes from people who take no part, as an application's would."""
+    if not corpus.users:
+        raise DataError(f"data set '{dataset}': nobody wrote as many reviews as min_reviews asks for; lower it")
+    tokens = [[text.tokenise(review.text) for review in reviews] for reviews in corpus.background.values()]
+    words = text.vocabulary(tokens, vocabulary)
+    if len(words) < vocabulary:
+        raise DataError(
+            f"data set '{dataset}': the background's reviews hold only {len(words)} words; raise background or "
+            "min_reviews, or lower vocabulary"
+        )
+    index = {word: i for i, word in enumerate(words)}
+
+    def examples(reviews: Sequence[Review]) -> Examples:
+        return Examples(
+            x=text.encode([text.tokenise(review.text) for review in reviews], index, length),
+            y=np.array([review.stars for review in reviews], dtype=np.float32),
+            time=np.array([review.time for review in reviews], dtype=np.float64),
+            fingerprint=fingerprint.of_texts(review.text for review in reviews),
+        )
+
+    return Population(
+        users=tuple(User(user, examples(reviews)) for user, reviews in corpus.users.items()),
+        task=Task.REGRESS,
+        outputs=1,
+        source=source.format(users=len(corpus.users)),
+        background=Examples.concat(examples(reviews) for reviews in corpus.background.values()),
+    )
