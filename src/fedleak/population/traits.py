@@ -1,6 +1,6 @@
 """What can be seen in an example by a rule: how a digit is written, what a sentence is about.
 
-A profile (Orekondy et al., 2020, section 6.1.1) is a set of examples that somebody picked by looking at them. These
+A profile (Orekondy et al., 2020, section 5.2.2) is a set of examples that somebody picked by looking at them. These
 rules do the looking, twice: in other people's public examples, to make up the set, and in everybody's own private data,
 to know in the end who fits.
 """

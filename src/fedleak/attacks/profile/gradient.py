@@ -1,0 +1,89 @@
+"""Find devices that fit a profile by the direction in which examples of it pull the model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+from msgspec import Meta
+
+from fedleak.attacks.features import layer_name, unit
+from fedleak.attacks.imitate import Imitation
+from fedleak.core import FloatArray, IntArray, Power, Sight, Task
+from fedleak.errors import AttackError
+from fedleak.games.game import Questions
+from fedleak.games.profile import ProfileQuestions
+from fedleak.population.population import Examples
+from fedleak.trace.prior import Prior
+from fedleak.views.view import View
+
+__all__ = ["ProfileGradient"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfileGradient:
+    """Compare an update with how fitting examples would change the same model more than unlike ones.
+
+    The paper runs a device with the profile's examples in the federation. This server does so on its own machine, from
+    every snapshot, which takes no power over the run: twice the same imitated device, once with examples that fit and
+    once with unlike ones of the same classes in their place. The difference between the two updates is what only the
+    profile does.
+    """
+
+    name: ClassVar[str] = "profile-gradient"
+    summary: ClassVar[str] = "the server trains on public examples of the profile and looks for updates that pull alike"
+    game: ClassVar[str] = "profile"
+    needs: ClassVar[Sight] = Sight.UPDATES | Sight.SNAPSHOTS
+    powers: ClassVar[Power] = Power.NONE
+    tasks: ClassVar[tuple[Task, ...]] = tuple(Task)
+
+    layer: Annotated[str, Meta(description="which layer of the update to look at; `last` is the output layer")] = "last"
+    devices: Annotated[int, Meta(ge=1, description="how many pairs of devices to imitate in a round")] = 6
+    examples: Annotated[int, Meta(ge=2, description="examples on an imitated device")] = 40
+    part: Annotated[float, Meta(gt=0, le=1, description="how many of these are of the profile")] = 0.5
+
+    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
+        """Score an update by its cosine with the profile's direction in its round.
+
+        Where the adversary can tell which updates come from one device, the mean over all of them counts.
+        """
+        if not isinstance(questions, ProfileQuestions):
+            raise AttackError("this attack answers the questions of the game 'profile' only")
+        name = layer_name(view, self.layer)
+        imitation = Imitation(view, self._devices(questions, rng), int(rng.integers(2**63)))
+        updates = view.updates
+        same = {int(handle): i for i, handle in enumerate(updates.handle[questions.updates])}
+        about = np.array([same.get(int(handle), -1) for handle in updates.handle])
+        total, count = np.zeros(len(questions)), np.zeros(len(questions))
+        for number in range(1, view.rounds + 1):
+            rows = np.flatnonzero((updates.round == number) & (about >= 0))
+            if len(rows) == 0:
+                continue
+            found = imitation.updates(number)[name]
+            direction = unit((found[0::2] - found[1::2]).mean(axis=0, keepdims=True))
+            cosine = unit(np.asarray(updates.layer(name)[rows], dtype=np.float32)) @ direction[0]
+            np.add.at(total, about[rows], cosine)
+            np.add.at(count, about[rows], 1)
+        return np.asarray(total / count, dtype=np.float32)[:, None]
+
+    def _devices(self, questions: ProfileQuestions, rng: np.random.Generator) -> list[Examples]:
+        """Pairs of devices that differ only in the examples of the profile."""
+        wanted = max(1, round(self.part * self.examples))
+        fitting, unlike, others = questions.fitting, questions.unlike, questions.others
+        found = []
+        for _ in range(self.devices):
+            rows = rng.choice(len(fitting), wanted, replace=len(fitting) < wanted)
+            rest = others.take(rng.choice(len(others), self.examples - wanted))
+            for chosen in (fitting.take(rows), unlike.take(alike(fitting.take(rows), unlike, rng))):
+                found.append(Examples.concat([chosen, rest]))
+        return found
+
+
+def alike(given: Examples, pool: Examples, rng: np.random.Generator) -> IntArray:
+    """For each example one of the pool with the same label, if there is any; the mix of classes is not the profile."""
+    if given.y is None or pool.y is None:
+        return rng.choice(len(pool), len(given), replace=len(pool) < len(given))
+    same = (given.y.reshape(len(given), 1, -1) == pool.y.reshape(1, len(pool), -1)).all(axis=2)
+    same[~same.any(axis=1)] = True
+    return np.array([rng.choice(np.flatnonzero(row)) for row in same], dtype=np.int64)

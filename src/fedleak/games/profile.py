@@ -1,0 +1,88 @@
+"""The `profile` game: does the owner of the device that sent this update fit a profile?
+
+The adversary has no data of anybody who takes part (Orekondy et al., 2020, section 5.2.2, profile prior). It has looked
+through public examples of other people and picked those that fit: sevens with a bar, say, or sentences about school.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+from msgspec import Meta
+
+from fedleak.errors import AttackError, did_you_mean
+from fedleak.games.game import Answers, Asked, Questions
+from fedleak.games.identify import anonymous, senders
+from fedleak.population.population import Examples
+from fedleak.trace.prior import Prior
+from fedleak.trace.reader import Trace
+from fedleak.trace.truth import Truth
+
+__all__ = ["Profile", "ProfileQuestions"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileQuestions(Questions):
+    """One option, which is so or not, and the public examples that the adversary has picked by looking at them."""
+
+    fitting: Examples  # of other people
+    unlike: Examples  # of the same kind, but without what the profile is about
+    others: Examples  # anything else that is public, these two included
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """Ask about one update of every anonymous device, so that a list of them is a list of people."""
+
+    name: ClassVar[str] = "profile"
+    summary: ClassVar[str] = "Does the owner of this device fit the profile?"
+    metrics: ClassVar[tuple[str, ...]] = ("ap", "p5", "p10")
+
+    trait: Annotated[str, Meta(min_length=1, description="what the examples of the profile show")]
+    least: Annotated[
+        float,
+        Meta(gt=0, le=1, description="somebody fits of whose private examples at least this share shows it"),
+    ] = 0.5
+
+    def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> Asked:
+        """Draw an update of every anonymous device; the adversary gets the public examples and nothing else."""
+        sender, rows = senders(trace, truth, prior), anonymous(trace)
+        known = sorted({name for shares in truth.traits.values() for name in shares})
+        if self.trait not in known or prior.background is None:
+            raise AttackError(
+                f"profile: nothing says which examples show '{self.trait}'{did_you_mean(self.trait, known)}"
+                + ("" if known and prior.background else "; this data set has no traits with public background data")
+            )
+        fits = np.array([truth.traits[user][self.trait] >= self.least for user in prior.candidates])
+        if fits.all() or not fits.any():
+            raise AttackError(
+                f"profile: {int(fits.sum())} of {len(fits)} people fit '{self.trait}', so there is nothing to tell "
+                f"apart; {'raise' if fits.all() else 'lower'} least (now {self.least:g})"
+            )
+        shows = prior.background.shows[self.trait]
+        if not (shows == 1).any() or not (shows == 0).any():
+            raise AttackError(
+                f"profile: {int((shows == 1).sum())} public examples show '{self.trait}' and {int((shows == 0).sum())} "
+                "could but do not; both are needed"
+            )
+        order = rng.permutation(rows)
+        asked = np.sort(order[np.unique(np.asarray(trace.device)[order], return_index=True)[1]])
+        public = prior.background.examples
+        return Asked(
+            questions=ProfileQuestions(
+                updates=asked,
+                options=("fits",),
+                fitting=public.take(shows == 1),
+                unlike=public.take(shows == 0),
+                others=public,
+            ),
+            answers=Answers(
+                right=fits[sender[asked]].astype(np.int64),
+                who=sender[asked],
+                people=tuple(map(str, prior.candidates)),
+            ),
+            prior=prior.take(np.zeros(0, dtype=np.int64)),
+            shadow=np.full(len(trace.shadow), -1, dtype=np.int64),
+        )
