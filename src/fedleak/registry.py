@@ -35,11 +35,13 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "match-mlp": "fedleak.attacks.match.mlp:MatchMlp",
         "match-siamese": "fedleak.attacks.match.siamese:Siamese",
         "match-cosine": "fedleak.attacks.match.cosine:Cosine",
+        "match-text": "fedleak.attacks.match.text:MatchText",
     },
     "game": {
         "identify": "fedleak.games.identify:Identify",
         "attribute": "fedleak.games.attribute:Attribute",
         "match": "fedleak.games.match:Match",
+        "cross-modal": "fedleak.games.cross_modal:CrossModal",
     },
     "defence": {
         "noise": "fedleak.defences.noise:Noise",

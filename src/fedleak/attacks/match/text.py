@@ -1,0 +1,99 @@
+"""Matching updates with text: the adversary knows sentences about people whose devices train on pictures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+import torch
+from msgspec import Meta
+from torch.nn import functional
+
+from fedleak.attacks.deanonymize.one_layer import OneLayer
+from fedleak.attacks.features import layer_name, unit
+from fedleak.attacks.match.embedding import hashed, sentence
+from fedleak.attacks.match.pairs import PairDraw, PairNetwork, fit_pairs, labelled
+from fedleak.attacks.network import dense
+from fedleak.core import FloatArray, IntArray, Task
+from fedleak.errors import AttackError
+from fedleak.games.cross_modal import Described
+from fedleak.games.game import Questions
+from fedleak.population.captions import words
+from fedleak.trace.prior import Prior
+from fedleak.views.view import View
+
+__all__ = ["MatchText"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatchText(PairNetwork, OneLayer):
+    """One layer for updates, one for text, their L1 distance, one unit (Orekondy et al., 2020, Fig. 3c).
+
+    A person's text is the mean of the sentences' vectors, as in the paper. It is then standardised over the people:
+    what everybody's sentences share would otherwise drown what sets people apart.
+    """
+
+    name: ClassVar[str] = "match-text"
+    summary: ClassVar[str] = "a network learns which updates go with which sentences about a person"
+    game: ClassVar[str] = "cross-modal"
+    tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY,)
+
+    embedding: Annotated[
+        Literal["hashed", "sentence"],
+        Meta(description="vectors of sentences: hashed words, or a language model (extra `text`)"),
+    ] = "hashed"
+
+    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
+        """Score every pair of update and text by the network's logit."""
+        if not isinstance(questions, Described):
+            raise AttackError("match-text is asked about updates and text; play it in the game 'cross-modal'")
+        about = torch.from_numpy(self._text(prior))
+        known, who = labelled(view, self.layer)
+        people = np.unique(who)
+        if len(people) < 2:
+            raise AttackError("match-text needs labelled updates of at least two people to learn from; hold out more")
+        updates = torch.from_numpy(known)
+        towers = [*dense(known.shape[1], self.hidden, rng), *dense(about.shape[1], self.hidden, rng)]
+        out = dense(self.hidden, 1, rng)
+
+        def score(rows: torch.Tensor, text: torch.Tensor) -> torch.Tensor:
+            seen = torch.relu(functional.linear(rows, *towers[:2]))
+            told = torch.relu(functional.linear(text, *towers[2:]))
+            return functional.linear((seen - told).abs(), *out).squeeze(1)
+
+        def learn(row: torch.Tensor, candidate: torch.Tensor) -> torch.Tensor:
+            return score(updates[row], about[candidate])
+
+        fit_pairs([*towers, *out], learn, lambda: draw(who, people, rng), self, rng)
+        rows, index = np.unique(questions.updates, return_inverse=True)
+        asked = unit(np.asarray(view.updates.layer(layer_name(view, self.layer))[rows], dtype=np.float32))
+        with torch.no_grad():
+            return torch.cat(
+                [
+                    score(torch.from_numpy(asked[i]), about[c])
+                    for i, c in zip(chunks(index), chunks(questions.candidate), strict=True)
+                ]
+            )[:, None].numpy()
+
+    def _text(self, prior: Prior) -> FloatArray:
+        captions = [words(examples.x, prior.outputs) for examples in prior.examples]
+        embed = hashed if self.embedding == "hashed" else sentence
+        vectors = embed([caption for person in captions for caption in person])
+        ends = np.cumsum([len(person) for person in captions])
+        means = np.stack([part.mean(axis=0) for part in np.split(vectors, ends[:-1])])
+        spread = means.std(axis=0)
+        return np.asarray((means - means.mean(axis=0)) / np.where(spread > 0, spread, 1), dtype=np.float32)
+
+
+def chunks(rows: IntArray, size: int = 256) -> list[IntArray]:
+    """Some rows at a time: an update is in several questions, and all of them side by side would fill the memory."""
+    return [rows[start : start + size] for start in range(0, len(rows), size)]
+
+
+def draw(who: IntArray, people: IntArray, rng: np.random.Generator) -> PairDraw:
+    """Pair every update with its own person's text and with somebody else's; `people` are sorted."""
+    mine = np.searchsorted(people, who)
+    other = (mine + rng.integers(1, len(people), size=len(who))) % len(people)
+    label = np.repeat(np.asarray([1, 0], dtype=np.float32), len(who))
+    return np.tile(np.arange(len(who)), 2), people[np.concatenate([mine, other])], label

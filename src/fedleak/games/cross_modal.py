@@ -1,0 +1,106 @@
+"""The `cross-modal` game: does this update come from the person whom these sentences are about?
+
+The devices train on pictures, and all that the adversary has of a person is text (Orekondy et al., 2020, section 6.1.1,
+eq. 7). To learn which update goes with which text it needs people of whom it has both. By default these are people held
+out, about whom nothing is asked. The paper does not say whose updates it learnt from; `learn_from = "everyone"` is the
+reading in which the adversary also runs devices on prior pictures of the very people it is asked about, which is more
+than text.
+
+The text is a stand-in: captions by rule of the prior pictures (`fedleak.population.captions`), not people's own words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+from msgspec import Meta
+
+from fedleak.core import IntArray, Task
+from fedleak.errors import AttackError
+from fedleak.games.game import Answers, Asked, Questions
+from fedleak.games.identify import anonymous, draw_people, relabel, senders
+from fedleak.games.match import SAME, draw_pairs
+from fedleak.population.captions import describe, tokens
+from fedleak.population.population import Examples
+from fedleak.trace.prior import Prior
+from fedleak.trace.reader import Trace
+from fedleak.trace.truth import Truth
+
+__all__ = ["CrossModal", "Described"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described(Questions):
+    """Questions about an update and a candidate each; the one option is `same`."""
+
+    candidate: IntArray  # (questions,) index into the prior's candidates, whose examples are captions
+
+
+@dataclass(frozen=True, kw_only=True)
+class CrossModal:
+    """Ask about pairs of an anonymous update and a person's captions, as many that belong together as not."""
+
+    name: ClassVar[str] = "cross-modal"
+    summary: ClassVar[str] = "Does this update come from the person whom this text is about?"
+    metrics: ClassVar[tuple[str, ...]] = ("ap", "auc")
+
+    learn_from: Annotated[
+        Literal["held-out", "everyone"],
+        Meta(
+            description="whose labelled updates the attack has beside their text: people whom nothing is asked about, "
+            "or also those who are asked about"
+        ),
+    ] = "held-out"
+    held_out: Annotated[float, Meta(gt=0, lt=1, description="share of the people who serve only to learn from")] = 0.5
+    pairs: Annotated[
+        int, Meta(ge=4, description="at most this many, half of them right, spread evenly over people")
+    ] = 10_000
+
+    def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> Asked:
+        """Turn the prior into text, and pair every anonymous update with its sender and with somebody else."""
+        sender, rows = senders(trace, truth, prior), anonymous(trace)
+        people = len(prior.candidates)
+        asked = learnt = np.arange(people, dtype=np.int64)
+        if self.learn_from == "held-out":
+            _, asked, learnt = draw_people(people, 0.0, self.held_out, rng)
+        if min(len(asked), len(learnt)) < 2:
+            raise AttackError(
+                f"cross-modal: held_out = {self.held_out:g} of {people} people leaves {len(learnt)} to learn from and "
+                f"{len(asked)} to ask about; needed are two and two. Change it ([[game]]), or take more users"
+            )
+        rows = rows[np.isin(sender[rows], asked)]
+        # Text has no round, so any two updates can be swapped.
+        candidate, second, right = draw_pairs(
+            [sender[[row]] for row in rows], sender[rows], np.zeros_like(rows), self.pairs, rng
+        )
+        if len(right) == 0:
+            raise AttackError(f"{trace.folder}: fewer than two of the {len(asked)} people asked about sent an update")
+        kept = np.union1d(asked, learnt)
+        updates = rows[second]
+        return Asked(
+            questions=Described(updates=updates, options=(SAME,), candidate=np.searchsorted(kept, candidate)),
+            answers=Answers(
+                right=right,
+                who=np.stack([candidate, sender[updates]], axis=1),
+                people=tuple(map(str, prior.candidates)),
+            ),
+            prior=in_words(prior.take(kept), str(trace.folder)),
+            shadow=np.where(
+                np.isin(trace.shadow, learnt), relabel(np.asarray(trace.shadow), kept, people), np.int64(-1)
+            ),
+        )
+
+
+def in_words(prior: Prior, where: str) -> Prior:
+    """Replace every picture by a sentence about it, as word ids; nothing else that is known of people is left."""
+    whole = Examples.concat(prior.examples)
+    if prior.task is not Task.CLASSIFY or whole.x.ndim != 4 or whole.y is None:
+        raise AttackError(
+            f"{where}: the game 'cross-modal' describes pictures with one class each; this data set has none "
+            f"(task '{prior.task.value}', examples of shape {whole.x.shape[1:]}). Remove the game and its attacks"
+        )
+    ids = tokens(describe(whole.x, whole.y), prior.outputs)
+    ends = np.cumsum([len(examples) for examples in prior.examples])
+    return replace(prior, examples=tuple(Examples(x=part) for part in np.split(ids, ends[:-1])), attributes=())
