@@ -21,7 +21,7 @@ from fedleak.core import FloatArray, Layout, derive
 from fedleak.errors import AttackError, PlanError, TraceError, did_you_mean
 from fedleak.federation.federation import defended, devices, initial, train
 from fedleak.federation.model import Input, Model, Signature
-from fedleak.federation.utility import METRICS, centralised, chance, evaluate
+from fedleak.federation.utility import METRICS, centralised, chance, evaluate, nearest
 from fedleak.games.game import Asked
 from fedleak.plan.configure import plain
 from fedleak.plan.plan import Plan
@@ -194,7 +194,9 @@ def train_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
         assert weights is not None
         pooled = Examples.concat(part for share in prepared.shares for part in (share.private, share.prior))
         central = None
+        near = None
         if plan.federation.centralised and run.variant.label == "plain":
+            near = nearest(pooled, prepared.test, prepared.task)
             best = centralised(model, pooled, plan.federation, run.seed)
             central = evaluate(model, best, prepared.test, prepared.task)
         found = Facts(
@@ -211,6 +213,7 @@ def train_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
             utility=evaluate(trained, weights, prepared.test, prepared.task),
             chance=chance(pooled, prepared.test, prepared.task),
             centralised=central,
+            knn=near,
             dropped=sum(1 for _ in Trace.open(run.folder / "trace").dropped()),
             seconds=time.monotonic() - started,
             findings=[Finding(kind=f.kind, count=f.count, action=f.action, text=f.text) for f in prepared.findings],

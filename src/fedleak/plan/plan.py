@@ -94,7 +94,7 @@ class FederationPlan:
         Literal["stop", "skip"], Meta(description="a client sends NaN or infinity: stop the run, or go on without it")
     ] = "stop"
     centralised: Annotated[
-        bool, Meta(description="also train on everyone's data in one place, as a yardstick for utility")
+        bool, Meta(description="also train on everyone's data in one place, and ask their nearest neighbours, as yardsticks")
     ] = True
 
 

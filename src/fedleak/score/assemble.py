@@ -41,6 +41,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     utility: float
     chance: float
     centralised: float | None
+    knn: float | None = None
     dropped: int  # updates left out because they were not finite
     seconds: float
     findings: list[Finding]
@@ -180,6 +181,7 @@ def utility_of(run: RunResult, base: RunResult) -> Utility:
     """Mean over seeds, with the range they span."""
     values = [facts.utility for facts in run.facts]
     central = [facts.centralised for facts in base.facts if facts.centralised is not None]
+    near = [facts.knn for facts in base.facts if facts.knn is not None]
     return Utility(
         metric=base.facts[0].utility_metric,
         value=statistics.fmean(values),
@@ -188,6 +190,7 @@ def utility_of(run: RunResult, base: RunResult) -> Utility:
         higher_is_better=base.facts[0].higher_is_better,
         undefended=statistics.fmean(facts.utility for facts in base.facts) if run.defences else None,
         centralised=statistics.fmean(central) if central else None,
+        knn=statistics.fmean(near) if near else None,
         chance=statistics.fmean(facts.chance for facts in base.facts),
     )
 

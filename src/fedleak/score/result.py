@@ -33,13 +33,14 @@ SCHEMA = 1
 class Utility(msgspec.Struct, frozen=True, kw_only=True):
     """How good the trained model is, beside what it could have been."""
 
-    metric: str  # accuracy, top5, mae
+    metric: str  # accuracy, ap, top5, mae
     value: float
     low: float  # over seeds; equal to value with one seed
     high: float
     higher_is_better: bool
     undefended: float | None = None  # the same run without the defence
     centralised: float | None = None  # one machine with everyone's data, as many passes over it
+    knn: float | None = None  # the 10 nearest neighbours among everyone's data; None for text
     chance: float | None = None  # the best constant answer
 
 
