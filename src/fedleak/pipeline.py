@@ -65,7 +65,10 @@ def attack(plan: Plan, out: Path, progress: Progress, jobs: int | None = None) -
         started = time.monotonic()
         every = [(i, play) for i in range(len(runs(plan, out))) for play in range(len(plan.plays))]
         progress.stage(f"Playing {len(every)} attacks", len(every))
-        run_jobs([(attack_job, (*sent(plan), str(out), *which)) for which in every], jobs or cores(), progress.tick)
+        processes = jobs or cores()
+        todo = sum(not is_played(runs(plan, out)[i], *plan.plays[play]) for i, play in every)
+        workers = max(1, processes // max(1, todo))  # as in training
+        run_jobs([(attack_job, (*sent(plan), str(out), *one, workers)) for one in every], processes, progress.tick)
         spend(out, time.monotonic() - started)
 
 
@@ -101,7 +104,7 @@ def score(plan: Plan, out: Path, progress: Progress, *, partial: bool = False) -
     whole = [result for result in results.values() if len(result.facts) == len(plan.seeds)]
     audited = assemble(plan, whole, spend(out, 0.0))
     missing = sum(len(claims) < len(plan.seeds) for result in results.values() for claims in result.played.values())
-    rest = Untested(what=f"{missing} attacks of the plan", why="not played yet; `fedleak audit` plays them")
+    rest = Untested(what=f"{missing} plays of the plan's attacks", why="not played yet; `fedleak audit` does it")
     audited = msgspec.structs.replace(
         audited, analyses=analyses(out), untested=[rest, *audited.untested] if missing else audited.untested
     )
@@ -133,8 +136,8 @@ def train_job(text: str, change: bytes, out: str, index: int, workers: int, tick
     train_run(plan, runs(plan, Path(out))[index], tick, workers)
 
 
-def attack_job(text: str, change: bytes, out: str, index: int, play: int, tick: Tick) -> None:
+def attack_job(text: str, change: bytes, out: str, index: int, play: int, workers: int, tick: Tick) -> None:
     """Play one attack on one run, in a worker process."""
     plan = reread(text, change)
-    attack_run(runs(plan, Path(out))[index], *plan.plays[play])
+    attack_run(runs(plan, Path(out))[index], *plan.plays[play], memory=plan.audit.memory, workers=workers)
     tick(1)

@@ -11,8 +11,8 @@ from small import column, made, of_table, small
 
 from fedleak.analyses.bias import Bias
 from fedleak.analyses.distances import Distances
-from fedleak.analyses.points import raw
-from fedleak.analyses.raw_data import RawData, means
+from fedleak.analyses.points import Raw
+from fedleak.analyses.raw_data import RawData, draw
 from fedleak.analyses.t_sne import Map
 from fedleak.core import Task, UserId, derive
 from fedleak.errors import PlanError
@@ -91,14 +91,13 @@ def test_nobody_is_named_by_raw_data_that_is_dealt_at_random(tmp_path: Path) -> 
     assert column(found, "low")[0] <= column(found, "chance")[0]
 
 
-def test_sets_are_means_of_distinct_examples() -> None:
-    rows = np.eye(6, dtype=np.float32)
-    drawn = means(rows, 3, 5, derive(0))
-    assert drawn.shape == (5, 6)
-    np.testing.assert_allclose(np.sort(drawn, axis=1)[:, 3:], 1 / 3, rtol=1e-6)
-    assert len(means(rows, 6, 5, derive(0))) == 1
-    single = means(rows, 1, 20, derive(0))
-    assert len(np.unique(single, axis=0)) == len(single) == 6
+@pytest.mark.parametrize(("size", "count"), [(1, 6), (3, 20), (6, 1), (9, 1)])
+def test_sets_are_of_distinct_examples(size: int, count: int) -> None:
+    drawn = draw(6, size, 20, derive(0))
+    assert len(drawn) == count
+    assert all(len(set(rows)) == len(rows) == min(size, 6) for rows in drawn)
+    if size == 1:
+        assert sorted(int(rows[0]) for rows in drawn) == list(range(6))
 
 
 def test_text_counts_by_its_words_and_padding_does_not() -> None:
@@ -114,10 +113,8 @@ def test_text_counts_by_its_words_and_padding_does_not() -> None:
         findings=(),
         input_shape=(4,),
     )
-    known, private = raw(prepared)
     shares = np.array([[0, 2 / 3, 1 / 3], [0, 0, 1]])
-    np.testing.assert_allclose(known[0], shares - shares.mean(axis=0), atol=1e-6)
-    np.testing.assert_allclose(private[0], shares[:1] - shares.mean(axis=0), atol=1e-6)
+    np.testing.assert_allclose(Raw(prepared).rows(Examples(x=sentences)), shares - shares.mean(axis=0), atol=1e-6)
 
 
 def test_the_map_shows_both_sides_of_each_person_and_says_how_near_they_are(out: Path) -> None:

@@ -122,8 +122,12 @@ def leaning(run: Run, adversary: Any, outputs: int, claims: Any, right: IntArray
     view = View(run.folder / "trace", adversary, given.shadow)
     layer = view.layout[-1]
     span, shape = weights(layer, outputs)
-    rows = np.asarray(view.updates.layer(layer.name)[:, span], dtype=np.float64).reshape(-1, *shape)
-    norms = np.linalg.norm(rows, axis=2)
+    norms: Table = np.concatenate(
+        [
+            np.linalg.norm(block[:, span].astype(np.float64).reshape(-1, *shape), axis=2)
+            for block in view.updates.blocks(layer.name)
+        ]
+    )
     lengths = np.linalg.norm(norms, axis=1, keepdims=True)
     norms /= np.where(lengths > 0, lengths, 1)  # late updates are shorter, and nobody's leaning is weaker for it
     sides = []

@@ -17,7 +17,7 @@ from fedleak.analyses.points import Points, layer_of, of_data, of_updates
 from fedleak.core import derive, number
 from fedleak.pipeline import Progress
 from fedleak.plan.plan import Plan
-from fedleak.runs import Run, runs
+from fedleak.runs import runs
 from fedleak.score.interval import by_user
 from fedleak.score.result import Analysis, Figure, Series
 
@@ -54,8 +54,12 @@ class Distances:
         for run in every:
             group = "IID control" if run.variant.control else "people"
             for space in ("data", "updates"):
-                points = of_data(plan, run) if space == "data" else of_updates(run, plan.adversaries[0], layer)
-                found.setdefault((space, group), []).append(self._pairs(points, run, space))
+                rng = derive(run.seed, "distances", run.variant.label, space)
+                if space == "data":
+                    points = of_data(plan, run, self.most, rng)
+                else:
+                    points = of_updates(run, plan.adversaries[0], layer).thinned(self.most, rng)
+                found.setdefault((space, group), []).append(self._pairs(points, rng))
                 progress.tick(1)
         rows = [[space, group, *share(pairs, plan)] for (space, group), pairs in found.items()]
         told = "; ".join(f"{row[0]}, {row[1]}: {row[2]:.0%} [{row[3]:.0%}, {row[4]:.0%}]" for row in rows)
@@ -83,16 +87,14 @@ class Distances:
             ],
         )
 
-    def _pairs(self, points: Points, run: Run, space: str) -> dict[str, Pair]:
-        rng = derive(run.seed, "distances", run.variant.label, space)
-        kept = points.thinned(self.most, rng)
+    def _pairs(self, points: Points, rng: np.random.Generator) -> dict[str, Pair]:
         pairs = {}
-        for person in kept.present:
-            mine = kept.private[kept.private_who == person]
-            others = rng.permutation(np.flatnonzero(kept.known_who != person))[: 5 * self.most]
+        for person in points.present:
+            mine = points.private[points.private_who == person]
+            others = rng.permutation(np.flatnonzero(points.known_who != person))[: 5 * self.most]
             if len(others):
-                within = float(np.median(cdist(mine, kept.known[kept.known_who == person])))
-                pairs[kept.people[person]] = (within, float(np.median(cdist(mine, kept.known[others]))))
+                within = float(np.median(cdist(mine, points.known[points.known_who == person])))
+                pairs[points.people[person]] = (within, float(np.median(cdist(mine, points.known[others]))))
         return pairs
 
 

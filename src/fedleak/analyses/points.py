@@ -16,7 +16,7 @@ from fedleak.population.prepare import Prepared, prepare
 from fedleak.runs import Run, asked
 from fedleak.views.view import View
 
-__all__ = ["Points", "of_updates", "of_data", "raw", "layer_of"]
+__all__ = ["Points", "Raw", "of_updates", "of_data", "layer_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,48 +64,56 @@ def of_updates(run: Run, adversary: Any, layer: str) -> Points:
     )
 
 
-def of_data(plan: Plan, run: Run) -> Points:
-    """The examples that the two devices of each person train on."""
+def of_data(plan: Plan, run: Run, most: int, rng: np.random.Generator) -> Points:
+    """The examples that the two devices of each person train on, at most so many of each."""
     prepared = prepare(plan.dataset, plan.population, run.seed, iid=run.variant.control == "iid")
-    known, private = raw(prepared)
+    raw = Raw(prepared)
+    sides = []
+    for side in ("prior", "private"):
+        every = [getattr(share, side) for share in prepared.shares]
+        rows = [raw.rows(examples.take(np.sort(rng.permutation(len(examples))[:most]))) for examples in every]
+        sides.append((unit(np.concatenate(rows)), np.repeat(np.arange(len(rows)), [len(part) for part in rows])))
     return Points(
         people=tuple(str(share.user.id) for share in prepared.shares),
-        known=unit(np.concatenate(known)),
-        known_who=np.repeat(np.arange(len(known)), [len(rows) for rows in known]),
-        private=unit(np.concatenate(private)),
-        private_who=np.repeat(np.arange(len(private)), [len(rows) for rows in private]),
+        known=sides[0][0],
+        known_who=sides[0][1],
+        private=sides[1][0],
+        private_who=sides[1][1],
     )
 
 
-def raw(prepared: Prepared) -> tuple[list[FloatArray], list[FloatArray]]:
-    """Everyone's prior and private examples as rows of numbers: pixels or columns, or how often each word occurs.
+class Raw:
+    """Examples as rows of numbers: pixels or columns, or how often each word occurs.
 
     The mean of the prior data, which the adversary knows, is the origin: without that all pictures point the same way.
+    Rows are made when they are asked for, because those of text are as wide as the vocabulary.
     """
-    known = [share.prior for share in prepared.shares]
-    private = [share.private for share in prepared.shares]
-    words = 0
-    if np.issubdtype(prepared.test.x.dtype, np.integer):
-        words = 1 + max(int(examples.x.max()) for examples in (*known, *private))
-    sides = [[_rows(examples, words) for examples in side] for side in (known, private)]
-    centre = np.mean([rows.mean(axis=0) for rows in sides[0]], axis=0, dtype=np.float32)
-    centred = [[rows - centre for rows in side] for side in sides]
-    return centred[0], centred[1]
+
+    def __init__(self, prepared: Prepared) -> None:
+        sides = [examples for share in prepared.shares for examples in (share.prior, share.private)]
+        text = np.issubdtype(prepared.test.x.dtype, np.integer)
+        self._words = 1 + max(int(examples.x.max()) for examples in sides) if text else 0
+        means = [self._plain(share.prior).mean(axis=0) for share in prepared.shares]
+        self._centre: FloatArray = np.mean(means, axis=0, dtype=np.float32)
+
+    def rows(self, examples: Examples) -> FloatArray:
+        """One row an example."""
+        centred: FloatArray = self._plain(examples) - self._centre
+        return centred
+
+    def _plain(self, examples: Examples) -> FloatArray:
+        if not self._words:
+            return np.asarray(examples.x.reshape(len(examples), -1), dtype=np.float32)
+        counts = np.zeros((len(examples), self._words), dtype=np.float32)
+        np.add.at(counts, (np.arange(len(examples))[:, None], examples.x), 1)
+        counts[:, 0] = 0  # padding
+        shares: FloatArray = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+        return shares
 
 
 def layer_of(plan: Plan, layer: str | None) -> str:
     """The layer asked for, or the one that the plan's first attack on a layer looks at."""
     return layer or next((str(attack.layer) for attack in plan.attacks if hasattr(attack, "layer")), "last")
-
-
-def _rows(examples: Examples, words: int) -> FloatArray:
-    if not words:
-        return np.asarray(examples.x.reshape(len(examples), -1), dtype=np.float32)
-    counts = np.zeros((len(examples), words), dtype=np.float32)
-    np.add.at(counts, (np.arange(len(examples))[:, None], examples.x), 1)
-    counts[:, 0] = 0  # padding
-    shares: FloatArray = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    return shares
 
 
 def _some(who: IntArray, person: int, most: int, rng: np.random.Generator) -> IntArray:

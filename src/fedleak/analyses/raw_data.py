@@ -31,8 +31,8 @@ from fedleak.analyses.analysis import (
     table,
     vary,
 )
-from fedleak.analyses.points import raw
-from fedleak.core import FloatArray, Layer, derive
+from fedleak.analyses.points import Raw
+from fedleak.core import IntArray, Layer, derive
 from fedleak.errors import TraceError
 from fedleak.federation.federation import Round, devices
 from fedleak.games.identify import Identify
@@ -186,13 +186,10 @@ def record(prepared: Prepared, run: Run, size: int, sets: int) -> None:
         task=prepared.task,
         outputs=prepared.outputs,
     ).save(run.folder / "prior")
-    known, private = (dict(zip(users, side, strict=True)) for side in raw(prepared))
-    drawn = [
-        means((private if device.shadow < 0 else known)[device.user], size, sets, derive(run.seed, "sets", device.id))
-        for device in members
-    ]
-    width = drawn[0].shape[1]
-    rounds = max(len(rows) for rows in drawn)
+    raw = Raw(prepared)
+    drawn = [draw(len(device.data), size, sets, derive(run.seed, "sets", device.id)) for device in members]
+    width = raw.rows(members[0].data.take([0])).shape[1]
+    rounds = max(map(len, drawn))
     header = Header(
         fingerprint=run.fingerprint,
         rounds=rounds,
@@ -206,22 +203,26 @@ def record(prepared: Prepared, run: Run, size: int, sets: int) -> None:
     nothing = {"raw": np.zeros(width, dtype=np.float32)}
     writer.start(nothing)
     for number in range(rounds):
-        present = np.asarray([place for place, rows in enumerate(drawn) if len(rows) > number], dtype=np.int64)
+        present = np.asarray([place for place, chosen in enumerate(drawn) if len(chosen) > number], dtype=np.int64)
+        means = [raw.rows(members[place].data.take(drawn[place][number])).mean(axis=0) for place in present]
         writer.append(
             Round(
                 number=number + 1,
                 participants=present,
                 sizes=np.full(len(present), size, dtype=np.int64),
-                updates={"raw": np.stack([drawn[place][number] for place in present])},
+                updates={"raw": np.stack(means)},
                 aggregate=nothing,
                 weights=nothing,
             )
         )
 
 
-def means(rows: FloatArray, size: int, sets: int, rng: np.random.Generator) -> FloatArray:
-    """Means of random sets; single examples are not repeated, and who has no more than a set has one set."""
+def draw(count: int, size: int, sets: int, rng: np.random.Generator) -> list[IntArray]:
+    """Which of a device's examples each set holds; no example twice in one, and no single example twice at all.
+
+    >>> [len(rows) for rows in draw(6, 4, 3, derive(0))], len(draw(6, 1, 20, derive(0))), len(draw(6, 6, 20, derive(0)))
+    ([4, 4, 4], 6, 1)
+    """
     if size == 1:
-        return rows[rng.permutation(len(rows))[:sets]]
-    count = sets if len(rows) > size else 1
-    return np.stack([rows[rng.permutation(len(rows))[:size]].mean(axis=0) for _ in range(count)])
+        return [*rng.permutation(count)[:sets, None]]
+    return [rng.permutation(count)[:size] for _ in range(sets if count > size else 1)]

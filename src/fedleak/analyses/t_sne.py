@@ -57,8 +57,12 @@ class Map:
         for space in ("updates", "data"):
             some = []
             for run in every:
-                points = of_data(plan, run) if space == "data" else of_updates(run, plan.adversaries[0], layer)
-                some.append(self._drawn(points, run))
+                rng = derive(run.seed, "t-sne", space)
+                if space == "data":
+                    points = of_data(plan, run, self.most, rng)
+                else:
+                    points = of_updates(run, plan.adversaries[0], layer)
+                some.append(self._drawn(points, run, rng))
                 progress.tick(1)
             found = measured(plan, [nearest(points, run) for points, run in zip(some, every, strict=True)], "top1")
             rows.append(row(space, found))
@@ -78,16 +82,17 @@ class Map:
             figures=figures,
         )
 
-    def _drawn(self, points: Points, run: Run) -> Points:
-        rng = derive(run.seed, "t-sne")
+    def _drawn(self, points: Points, run: Run, rng: np.random.Generator) -> Points:
         if len(points.present) < 2:
             raise AttackError("fewer than two people have updates of both devices; train more rounds")
-        people = np.sort(rng.permutation(points.present)[: self.users])
+        # The same people in both spaces, as far as they have sent updates.
+        order = derive(run.seed, "t-sne").permutation(len(points.people))
+        people = np.sort(order[np.isin(order, points.present)][: self.users])
         return points.thinned(self.most, rng, people)
 
     def _map(self, points: Points, run: Run, space: str) -> Figure:
         rows: FloatArray = np.concatenate([points.known, points.private])
-        seed = int(derive(run.seed, "t-sne", space).integers(2**31))
+        seed = int(derive(run.seed, "t-sne", "map", space).integers(2**31))
         layout = TSNE(perplexity=min(self.perplexity, (len(rows) - 1) / 3), init="pca", random_state=seed)
         with threadpool_limits(1):  # sums in another order would give another map
             flat = layout.fit_transform(rows)
