@@ -94,7 +94,7 @@ class FederationPlan:
         Literal["stop", "skip"], Meta(description="a client sends NaN or infinity: stop the run, or go on without it")
     ] = "stop"
     centralised: Annotated[
-        bool, Meta(description="also train on everyone's data in one place, and ask their nearest neighbours, as yardsticks")
+        bool, Meta(description="also train in one place on everyone's data, and ask nearest neighbours, as yardsticks")
     ] = True
 
 
