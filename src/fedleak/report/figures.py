@@ -8,12 +8,13 @@ from typing import TypeVar
 import numpy as np
 from markupsafe import Markup
 
+from fedleak.report.metrics import metric_name
 from fedleak.report.reading import Scene, leaks
 from fedleak.report.svg import WIDTH, Axis, Box, el, figure, frame, path, shorten
-from fedleak.report.words import METRICS, interval, number, printable
+from fedleak.report.words import interval, number, printable
 from fedleak.score.result import Detail, Score
 
-__all__ = ["trade_off", "comparison", "per_user", "precision_recall", "confusion", "null_distribution"]
+__all__ = ["trade_off", "comparison", "per_user", "precision_recall", "confusion", "null_distribution", "claims"]
 
 _T = TypeVar("_T")
 _MOST_BARS = 240  # more users than this are drawn as evenly spaced ranks
@@ -35,7 +36,7 @@ def trade_off(name: str, scene: Scene) -> Markup | None:
     y = _share_axis([score for _, score, _ in points], box.bottom, box.top)
     metric, better = points[0][2].metric, points[0][2].higher_is_better
     label = f"{metric} of the model ({'higher' if better else 'lower'} is better)"
-    parts: list[str] = [frame(box, x, y, label, f"{METRICS.get(scene.metric, scene.metric)} of the strongest attack")]
+    parts: list[str] = [frame(box, x, y, label, f"{scene.measure} of the strongest attack")]
     parts.append(_chance_band(box, y, [score for _, score, _ in points]))
     for run, score, utility in points:
         at, up = x(utility.value), y(score.value)
@@ -58,7 +59,7 @@ def comparison(name: str, scene: Scene) -> Markup:
     height = sum(header + row * sum(score is not None for _, score in line) for _, line in rows)
     box = Box(128, 10, WIDTH - 14, 10 + height)
     x = _share_axis(scores, box.left, box.right)
-    parts: list[str] = [frame(box, x, None, METRICS.get(scene.metric, scene.metric))]
+    parts: list[str] = [frame(box, x, None, scene.measure)]
     top = box.top
     for attack, line in rows:
         parts.append(el("text", printable(attack), x=0.0, y=top + 18, class_="strong"))
@@ -116,7 +117,7 @@ def precision_recall(name: str, detail: Detail, control: Detail | None) -> Marku
     box = Box(36, 30, WIDTH - 14, 200)
     x, y = Axis(0, 1, box.left, box.right), Axis(0, 1, box.bottom, box.top)
     parts: list[str] = [
-        frame(box, x, y, "recall: share of true links found", "precision: share of claims that are right")
+        frame(box, x, y, "recall: share of the true answers found", "precision: share of claims that are right")
     ]
     if control is not None and control.recall:
         parts.append(el("path", d=_curve(control, x, y), class_="curve quiet"))
@@ -164,7 +165,7 @@ def null_distribution(name: str, detail: Detail, score: Score | None) -> Markup 
     x = _share_axis([score], box.left, box.right, also=max(detail.null))
     counts, edges = np.histogram(detail.null, bins=60, range=(x.low, x.high))
     y = Axis(0, float(counts.max()) * 1.15, box.bottom, box.top)
-    parts: list[str] = [frame(box, x, None, METRICS.get(score.metric, score.metric))]
+    parts: list[str] = [frame(box, x, None, metric_name(score.metric, score.game))]
     parts.append(el("text", "how often, with identities permuted", x=0.0, y=box.top - 12, class_="axis"))
     for count, start, stop in zip(counts.tolist(), edges[:-1].tolist(), edges[1:].tolist(), strict=True):
         if count:
@@ -187,6 +188,39 @@ def null_distribution(name: str, detail: Detail, score: Score | None) -> Markup 
         f"whose largest value is {number(max(detail.null))}."
     )
     return figure(name, "Observed against chance", told, 242, *parts)
+
+
+def claims(name: str, detail: Detail) -> Markup | None:
+    """How high the claims were where the answer is yes and where it is no: the less they overlap, the more is known."""
+    found = detail.claims
+    if found is None or len(found.edges) < 2:
+        return None
+    box = Box(36, 30, WIDTH - 14, 200)
+    shares = {
+        kind: [n / max(1, sum(counts)) for n in counts] for kind, counts in (("no", found.no), ("yes", found.yes))
+    }
+    x = Axis(found.edges[0], max(found.edges[-1], found.edges[0] + 1e-9), box.left, box.right)
+    y = Axis(0, max([1e-9, *shares["yes"], *shares["no"]]) * 1.1, box.bottom, box.top)
+    parts: list[str] = [frame(box, x, None, "claim: how sure the attack is")]
+    parts.append(el("text", "share of the questions", x=0.0, y=box.top - 12, class_="axis"))
+    for kind, heights in shares.items():
+        for share, start, stop in zip(heights, found.edges[:-1], found.edges[1:], strict=True):
+            wide, tall = max(x(stop) - x(start) - 0.5, 0.5), box.bottom - y(share)
+            if share:
+                parts.append(el("rect", x=x(start), y=y(share), width=wide, height=tall, class_=f"answer {kind}"))
+    for kind, at in (("no", box.right - 130), ("yes", box.right - 62)):
+        parts.append(el("rect", x=at, y=box.top - 22, width=12.0, height=10.0, class_=f"answer {kind}"))
+        parts.append(el("text", kind, x=at + 17, y=box.top - 12, class_="tick"))
+    told = "; ".join(
+        f"answer {kind}: {sum(counts)} questions, most of them with claims near {_middle(found.edges, counts)}"
+        for kind, counts in (("yes", found.yes), ("no", found.no))
+    )
+    return figure(name, "Claims by the right answer", f"{told}.", 242, *parts)
+
+
+def _middle(edges: Sequence[float], counts: Sequence[int]) -> str:
+    place = max(range(len(counts)), key=counts.__getitem__)
+    return f"{(edges[place] + edges[place + 1]) / 2:.3g}"
 
 
 def _said(score: Score) -> str:

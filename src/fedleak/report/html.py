@@ -16,9 +16,9 @@ import jinja2
 import msgspec
 from markupsafe import Markup
 
-from fedleak.report import figures, reading, words
+from fedleak.report import analysis_figures, figures, metrics, reading, telling, words
 from fedleak.report.reading import Run, Scene, scenes
-from fedleak.score.result import Audit, Detail, PerUser, Score
+from fedleak.score.result import Analysis, Audit, Detail, Figure, PerUser, PerValue, Score
 from fedleak.trace.files import private_folder, write_atomic
 
 __all__ = ["write", "render"]
@@ -36,6 +36,7 @@ class Evidence:
     figures: tuple[tuple[Markup, str], ...]  # drawing and caption
     named: tuple[PerUser, ...]
     left_out: int
+    values: tuple[PerValue, ...]
 
 
 def write(audit: Audit, path: Path) -> Path:
@@ -54,6 +55,8 @@ def render(audit: Audit) -> str:
     return environment.get_template("report.html").render(
         audit=audit,
         scenes=[_scene(scene, f"s{position}") for position, scene in enumerate(told)],
+        analyses=[_analysis(analysis, f"n{position}") for position, analysis in enumerate(audit.analyses)],
+        metrics=metrics.definitions(audit.scores),
         exceeded=reading.over_limit(audit.scores),
         resolved=msgspec.json.format(msgspec.json.encode(audit.resolved), indent=2).decode(),
         style=Markup(environment.get_template("style.css").render()),  # our own file, never an audit's words
@@ -79,7 +82,7 @@ def _environment() -> jinja2.Environment:
         times=words.times,
         interval=words.interval,
         setting=words.setting,
-        metric=lambda name: words.METRICS.get(name, name),
+        metric=lambda score: metrics.metric_name(score.metric, score.game),
         spaced=lambda name: str(name).replace("_", " "),
     )
     return environment
@@ -94,10 +97,11 @@ def _scene(scene: Scene, name: str) -> Mapping[str, Any]:
         "name": name,
         "scene": scene,
         "best": best,
-        "top1": scene.undefended.score(best.attack, "top1") if best and scene.undefended else None,
+        "big": telling.big(scene.undefended, best) if best and scene.undefended else "",
+        "columns": telling.columns(scene),
         "leaks": reading.leaks,
         "verdict": reading.verdict,
-        "found": reading.found(scene.undefended, scene.metric) if scene.undefended else "",
+        "found": telling.found(scene.undefended, scene.metric) if scene.undefended else "",
         "utility": utility,
         "higher_is_better": utility is None or utility.higher_is_better,
         "control_held": held,
@@ -126,6 +130,7 @@ def _evidence(scene: Scene, attack: str, name: str) -> list[Evidence]:
                 figures=tuple(drawn),
                 named=named,
                 left_out=left_out,
+                values=tuple(detail.values) if detail else (),
             )
         )
     return found
@@ -158,8 +163,45 @@ def _figures(detail: Detail, score: Score | None, control: Detail | None, name: 
             "Who is taken for whom, among the most identifiable users (first) and the least (last). Darker: more "
             "often; on the diagonal the name is right.",
         ),
+        (
+            figures.claims(f"{name}-claims", detail),
+            "How sure the attack is where the answer is yes, and where it is no. The less the two overlap, the more it "
+            "knows.",
+        ),
+        (
+            _answers(f"{name}-values", detail),
+            "Which group is taken for which: of the people in a row's group, the share of their updates answered with "
+            "each column's. On the diagonal the answer is right.",
+        ),
     ]
     return [(drawing, caption) for drawing, caption in drawn if drawing is not None]
+
+
+def _answers(name: str, detail: Detail) -> Markup | None:
+    if not detail.values:
+        return None
+    values = [value.value for value in detail.values]
+    drawn = Figure(
+        kind="heatmap",
+        title="Which group was taken for which",
+        x_label="answer",
+        y_label="true group",
+        x_ticks=values,
+        y_ticks=values,
+        cells=[[*value.answered] for value in detail.values],
+    )
+    return analysis_figures.draw(name, drawn)
+
+
+def _analysis(analysis: Analysis, name: str) -> Mapping[str, Any]:
+    """An analysis with its figures drawn and its numbers written."""
+    written = [words.column(values) for values in zip(*analysis.rows, strict=True)]
+    return {
+        "analysis": analysis,
+        "figures": [(f.title, analysis_figures.draw(f"{name}-{i}", f)) for i, f in enumerate(analysis.figures)],
+        "numeric": [not any(isinstance(value, str) for value in values) for values in zip(*analysis.rows, strict=True)],
+        "rows": [*zip(*written, strict=True)],
+    }
 
 
 def _named(detail: Detail | None) -> tuple[tuple[PerUser, ...], int]:

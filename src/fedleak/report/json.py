@@ -16,7 +16,7 @@ __all__ = ["NAME", "encode", "write", "read"]
 
 NAME = "results.json"
 
-_METRICS = ("ap", "top1", "top5")
+_METRICS = ("ap", "top1", "top5", "auc", "p5", "p10", "unseen")
 
 
 class _Version(msgspec.Struct):
@@ -88,6 +88,7 @@ def _in_order(audit: Audit) -> list[Score]:
             _rank(score.adversary, adversaries),
             score.game,
             _rank(score.attack, attacks),
+            not score.headline,
             _rank(score.metric, _METRICS),
         )
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from fedleak.report.words import METRICS, interval, number, percent, run_label, times
+from fedleak.report.metrics import metric_name
+from fedleak.report.words import interval, number, run_label, times
 from fedleak.score.result import Audit, Detail, Score, Threat, Utility
 
 __all__ = [
@@ -17,7 +18,6 @@ __all__ = [
     "scenes",
     "leaks",
     "verdict",
-    "found",
     "control_held",
     "helped",
     "changed",
@@ -62,7 +62,7 @@ class Scene:
     adversary: str
     game: str
     asks: str
-    metric: str  # the one that verdicts are about: ap, unless the game has none
+    metric: str  # the one that verdicts are about
     threat: Threat | None
     attacks: tuple[str, ...]
     runs: tuple[Run, ...]
@@ -71,6 +71,11 @@ class Scene:
     def question(self) -> str:
         """What the adversary tries to answer."""
         return self.asks or f"The game '{self.game}'."
+
+    @property
+    def measure(self) -> str:
+        """The metric in words."""
+        return metric_name(self.metric, self.game)
 
     @property
     def undefended(self) -> Run | None:
@@ -122,7 +127,9 @@ def scenes(audit: Audit) -> tuple[Scene, ...]:
                 adversary=adversary,
                 game=game,
                 asks=audit.games.get(game, ""),
-                metric="ap" if "ap" in metrics else metrics[0],
+                metric=next(
+                    (score.metric for score in here if score.headline), "ap" if "ap" in metrics else metrics[0]
+                ),
                 threat=threats.get(adversary),
                 attacks=tuple(dict.fromkeys([*(a for a in audit.attacks if a in played), *sorted(played)])),
                 runs=tuple(runs),
@@ -151,22 +158,6 @@ def verdict(score: Score) -> str:
     if leaks(score):
         return f"leaks: {interval(score)}, chance {number(score.chance)}"
     return f"no leak shown by this attack (n={score.n})"
-
-
-def found(run: Run, metric: str) -> str:
-    """One sentence on what the strongest attack found, for someone who has never seen such a number."""
-    best = run.strongest(metric)
-    if best is None:
-        return "No attack was scored on this run."
-    top = run.score(best.attack, "top1")
-    if top is None or best.game != "identify":
-        lead = f"The strongest attack, {best.attack}, reaches {METRICS.get(metric, metric)} {number(best.value)}"
-        return f"{lead}; guessing would manage {number(best.chance)}."
-    sentence = f"Out of {top.options} people, an update's sender is named correctly in {percent(top.value)} of cases"
-    guessing = f"guessing would manage {percent(top.chance)}"
-    if leaks(best):
-        return f"{sentence}; {guessing}."
-    return f"{sentence}; {guessing}. No attack was shown to beat guessing."
 
 
 def control_held(scene: Scene) -> tuple[bool | None, str]:
@@ -199,10 +190,10 @@ def helped(scene: Scene, run: Run) -> str:
         return "No attack was scored under this defence."
     baseline = scene.undefended.strongest(scene.metric) if scene.undefended else None
     before = f" instead of {number(baseline.value)}" if baseline else ""
-    name = METRICS.get(scene.metric, scene.metric)
-    sentence = f"the strongest attack ({after.attack}) reaches {name} {number(after.value)}{before}"
+    sentence = f"the strongest attack ({after.attack}) reaches {scene.measure} {number(after.value)}{before}"
     if leaks(after):
-        sentence += f", still {times(after)} chance" if after.multiple is not None else ", still above chance"
+        above = f"above chance ({number(after.chance)})" if after.chance else "above chance"
+        sentence += f", still {f'{times(after)} chance' if times(after) != '-' else above}"
     else:
         sentence += f", and no attack was shown to beat chance ({number(after.chance)})"
     cost = changed(run.utility)
@@ -235,13 +226,14 @@ def compared(utility: Utility) -> str:
 
 def over_limit(scores: Iterable[Score]) -> list[str]:
     """One sentence per run and metric whose scores exceed the plan's limit, lower ends and all."""
-    lines: dict[tuple[str, str, str, float], list[Score]] = {}
+    lines: dict[tuple[str, str, str, str, float], list[Score]] = {}
     for score in scores:
         if score.exceeded and score.limit is not None:
             run = run_label(score.defence, score.control)
-            lines.setdefault((run, score.adversary, score.metric, score.limit), []).append(score)
+            lines.setdefault((run, score.adversary, score.game, score.metric, score.limit), []).append(score)
     return [
-        f"{run}, {adversary}: {METRICS.get(metric, metric)} must not exceed {number(limit)}, "
+        f"{run}, {adversary}{'' if game == 'identify' else f', {game}'}: {metric_name(metric, game)} must not exceed "
+        f"{number(limit)}, "
         "but the interval begins at " + ", ".join(f"{number(score.low)} ({score.attack})" for score in over)
-        for (run, adversary, metric, limit), over in lines.items()
+        for (run, adversary, game, metric, limit), over in lines.items()
     ]

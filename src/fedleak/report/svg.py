@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-__all__ = ["Axis", "Box", "el", "figure", "frame", "shorten", "path"]
+__all__ = ["Axis", "Box", "el", "figure", "frame", "labels", "shorten", "path"]
 
 WIDTH = 440.0  # of every figure, in units of about one CSS pixel: legible on a phone without zooming
 
@@ -94,13 +94,13 @@ def frame(box: Box, x: Axis, y: Axis | None, x_label: str, y_label: str = "") ->
     """Draw light grid lines, tick labels and the names of the axes."""
     parts: list[str] = []
     x_ticks = x.ticks()
-    for tick, text in zip(x_ticks, _labels(x_ticks), strict=True):
+    for tick, text in zip(x_ticks, labels(x_ticks), strict=True):
         at = x(tick)
         parts.append(el("line", x1=at, x2=at, y1=box.top, y2=box.bottom, class_="grid"))
         parts.append(el("text", text, x=at, y=box.bottom + 16, class_="tick", text_anchor="middle"))
     if y is not None:
         y_ticks = y.ticks()
-        for tick, text in zip(y_ticks, _labels(y_ticks), strict=True):
+        for tick, text in zip(y_ticks, labels(y_ticks), strict=True):
             at = y(tick)
             parts.append(el("line", x1=box.left, x2=box.right, y1=at, y2=at, class_="grid"))
             parts.append(el("text", text, x=box.left - 6, y=at + 4, class_="tick", text_anchor="end"))
@@ -111,7 +111,8 @@ def frame(box: Box, x: Axis, y: Axis | None, x_label: str, y_label: str = "") ->
     return Markup("").join(parts)
 
 
-def _labels(ticks: Sequence[float]) -> list[str]:
+def labels(ticks: Sequence[float]) -> list[str]:
+    """Write ticks with as few decimals as they all need."""
     for places in range(6):
         texts = [f"{tick:.{places}f}" for tick in ticks]
         if all(abs(float(text) - tick) < 1e-9 for text, tick in zip(texts, ticks, strict=True)):

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fedleak.report.reading import Run, Scene, compared, control_held, found, helped, leaks, over_limit, scenes, verdict
-from fedleak.report.words import METRICS, interval, number, percent, printable, times
-from fedleak.score.result import Audit, Score, Utility
+from fedleak.report.metrics import short_name
+from fedleak.report.reading import Run, Scene, compared, control_held, helped, leaks, over_limit, scenes, verdict
+from fedleak.report.telling import Column, columns, found
+from fedleak.report.words import column, interval, number, printable
+from fedleak.score.result import Analysis, Audit, Score, Utility
 
 __all__ = ["show"]
+
+_MOST_ROWS = 12  # of an analysis
 
 
 def show(audit: Audit, console: Console) -> None:
@@ -25,6 +31,9 @@ def show(audit: Audit, console: Console) -> None:
         console.print()
         _tables(scene, console)
         console.print(Text(_note(scene), style="dim"))
+    for analysis in audit.analyses:
+        console.print()
+        _analysis(analysis, console)
     for finding in audit.findings:
         console.print(Text(f"Before the run ({finding.action}): {printable(finding.text)}"))
     for line in over_limit(audit.scores):
@@ -44,7 +53,7 @@ def _story(scene: Scene, console: Console) -> None:
         shown = best is not None and leaks(best)
         _point(console, "They found", found(scene.undefended, scene.metric), "bold red" if shown else "bold")
         if best is not None:
-            _point(console, "", f"{best.attack}, {METRICS.get(scene.metric, scene.metric)}: {verdict(best)}")
+            _point(console, "", f"{best.attack}, {scene.measure}: {verdict(best)}")
         if scene.undefended.utility is not None:
             _point(console, "The model", compared(scene.undefended.utility))
     held, words = control_held(scene)
@@ -64,41 +73,40 @@ def _point(console: Console, name: str, text: str, style: str = "") -> None:
 def _tables(scene: Scene, console: Console) -> None:
     """One table in strips: a line per run with its utility, then its attacks under the same columns."""
     level = next((score.level for run in scene.runs for score in run.scores), 0.95)
-    name = {"ap": "AP"}.get(scene.metric, METRICS.get(scene.metric, scene.metric))
+    name = short_name(scene.metric, scene.game)
     first = max(20, *(len(attack) + 2 for attack in scene.attacks))
-    head = _strip(first)
-    head.add_row(*(Text(t, style="bold") for t in ("", f"{name} [{level:.0%} interval]", "chance", "times", "top-1")))
+    beside = columns(scene)
+    head = _strip(first, beside)
+    titles = ("", f"{name} [{level:.0%} interval]", *(shown.title.removesuffix(" chance") for shown in beside))
+    head.add_row(*(Text(title, style="bold") for title in titles))
     console.print(head)
     for run in scene.runs:
         line = Table.grid(padding=(0, 2), expand=False)
         # Utility belongs to the run, not to an attack on it, so it stands once, on the run's own line.
         line.add_row(Text(run.label, style="bold"), Text(_utility(run.utility)))
         console.print(line)
-        strip = _strip(first)
+        strip = _strip(first, beside)
         for attack in scene.attacks:
             if (score := run.score(attack, scene.metric)) is not None:
-                strip.add_row(*_row(run, score))
+                strip.add_row(*_row(run, score, beside))
         console.print(strip)
 
 
-def _strip(first: int) -> Table:
+def _strip(first: int, beside: Sequence[Column]) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(width=first, overflow="fold")
     table.add_column(width=22, no_wrap=True)
-    for _ in ("chance", "times", "top-1"):
-        table.add_column(width=7, justify="right", no_wrap=True)
+    for shown in beside:
+        table.add_column(width=max(7, len(shown.title.removesuffix(" chance"))), justify="right", no_wrap=True)
     return table
 
 
-def _row(run: Run, score: Score) -> tuple[Text, ...]:
-    top = run.score(score.attack, "top1")
+def _row(run: Run, score: Score, beside: Sequence[Column]) -> tuple[Text, ...]:
     style = "red" if leaks(score) else ""
     return (
         Text(f"  {printable(score.attack)}"),
         Text(interval(score), style=style),
-        Text(number(score.chance)),
-        Text(times(score), style=style),
-        Text(percent(top.value) if top else ""),
+        *(Text(shown.cell(run, score)) for shown in beside),
     )
 
 
@@ -107,6 +115,24 @@ def _utility(utility: Utility | None) -> str:
         return ""
     change = "" if utility.undefended is None else f" ({utility.value - utility.undefended:+.3f} against no defence)"
     return f"{utility.metric} {number(utility.value)}{change}"
+
+
+def _analysis(analysis: Analysis, console: Console) -> None:
+    """The text and the first rows; the page has the figures."""
+    console.print(Text(printable(analysis.title), style="bold"))
+    console.print(Text(printable(" ".join(analysis.text.split()))))
+    shown = analysis.rows[:_MOST_ROWS]
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    written = [column(values) for values in zip(*shown, strict=True)]
+    for place, title in enumerate(analysis.columns if shown else []):
+        words = any(isinstance(row[place], str) for row in shown)
+        table.add_column(Text(printable(title)), justify="left" if words else "right", overflow="fold")
+    for row in zip(*written, strict=True):
+        table.add_row(*(Text(cell) for cell in row))
+    if shown:
+        console.print(table)
+    if len(shown) < len(analysis.rows):
+        console.print(Text(f"{len(analysis.rows) - len(shown)} more rows are in the report.", style="dim"))
 
 
 def _note(scene: Scene) -> str:

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fedleak.core import number, places
 from fedleak.score.result import Score
 
-__all__ = ["METRICS", "run_label", "setting", "number", "interval", "percent", "times", "printable"]
+__all__ = [
+    "run_label",
+    "setting",
+    "number",
+    "column",
+    "interval",
+    "percent",
+    "times",
+    "printable",
+]
 
-METRICS = {"ap": "average precision", "top1": "top-1", "top5": "top-5"}
+_TIMES_WORTH = 0.25  # a multiple of a larger chance level says less than the two numbers
 
 
 def run_label(defence: Mapping[str, Any] | None, control: str | None) -> str:
@@ -74,11 +83,32 @@ def percent(share: float) -> str:
 def times(score: Score) -> str:
     """How many times chance a score is.
 
-    A chance of exactly zero has no multiple; it stays a dash.
+    A chance of exactly zero has no multiple, and 1.6 times a chance of one half means nothing to anybody: both stay a
+    dash.
     """
-    if score.multiple is None:
+    if score.multiple is None or score.chance > _TIMES_WORTH:
         return "-"
     return f"{score.multiple:.1f}x" if score.multiple < 99.95 else f"{score.multiple:.0f}x"
+
+
+def column(values: Sequence[str | float | None]) -> list[str]:
+    """One column of a table of numbers, all written alike; None is a dash.
+
+    >>> column([12.0, 1500.0, None]), column([1.0, 0.034]), column([3.14159, 120.5])
+    (['12', '1500', '-'], ['1.00', '0.034'], ['3.14', '120'])
+    """
+    numbers = [value for value in values if isinstance(value, (int, float))]
+    whole = all(float(value).is_integer() for value in numbers)
+    share = all(abs(value) <= 1 for value in numbers)
+
+    def written(value: str | float | None) -> str:
+        if value is None:
+            return "-"
+        if isinstance(value, str):
+            return printable(value)
+        return f"{value:.0f}" if whole else number(value) if share else f"{value:.3g}"
+
+    return [written(value) for value in values]
 
 
 def printable(text: str) -> str:

@@ -1,0 +1,85 @@
+"""What metrics are called, and what they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fedleak.score.result import Score
+
+__all__ = ["kind_of", "metric_name", "short_name", "definitions"]
+
+# Name in full, name in a table, and what it means for someone who has never seen such a number.
+_METRICS = {
+    "ap": (
+        "average precision",
+        "AP",
+        "The attacker ranks all questions by how sure it is of an answer. AP is 1 if every question with that answer "
+        "comes first, and near chance if the ranking is no use. Where people or values are to choose from, it is the "
+        "mean over them.",
+    ),
+    "top1": ("top-1", "top-1", "The share of updates whose true sender is the attacker's first guess."),
+    "top5": ("top-5", "top-5", "The share of updates whose true sender is among the attacker's first five guesses."),
+    "auc": (
+        "area under the ROC curve",
+        "AUC",
+        "Given a question whose answer is yes and one whose answer is no, how often the attacker is surer of the "
+        "first. Guessing gives one half.",
+    ),
+    "p5": (
+        "precision among the 5 likeliest",
+        "best 5",
+        "Of the five people whose updates fit the profile best, how many do fit it.",
+    ),
+    "p10": (
+        "precision among the 10 likeliest",
+        "best 10",
+        "Of the ten people whose updates fit the profile best, how many do fit it.",
+    ),
+    "unseen": (
+        "average precision of finding strangers",
+        "unseen",
+        "How well updates of people whom the attacker knows nothing about are told from all others.",
+    ),
+}
+# The same metric under the name that fits the game.
+_IN_GAME = {
+    ("attribute", "top1"): (
+        "accuracy",
+        "accuracy",
+        "The share of a person's updates for which the right group is named, averaged over people. Chance is never "
+        "below what naming the largest group would give.",
+    )
+}
+
+
+def kind_of(game: str) -> str:
+    """The game without the settings that tell it from others of its kind.
+
+    >>> kind_of("identify (seen=0.4)")
+    'identify'
+    """
+    return game.partition(" ")[0]
+
+
+def _metric(metric: str, game: str) -> tuple[str, str, str]:
+    return _IN_GAME.get((kind_of(game), metric)) or _METRICS.get(metric) or (metric, metric, "")
+
+
+def metric_name(metric: str, game: str) -> str:
+    """A metric in words.
+
+    >>> metric_name("top1", "attribute"), metric_name("auc", "match")
+    ('accuracy', 'area under the ROC curve')
+    """
+    return _metric(metric, game)[0]
+
+
+def short_name(metric: str, game: str) -> str:
+    """A metric as the head of a narrow column."""
+    return _metric(metric, game)[1]
+
+
+def definitions(scores: Iterable[Score]) -> list[tuple[str, str]]:
+    """What each metric of these scores means, once."""
+    used = dict.fromkeys(_metric(score.metric, score.game) for score in scores)
+    return [(f"{name} ({short})" if short not in name else name, text) for name, short, text in used if text]

@@ -1,0 +1,120 @@
+"""What a game's scores say, in a sentence, in one large number and in the columns of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from fedleak.report.metrics import kind_of, metric_name, short_name
+from fedleak.report.reading import Run, Scene, leaks
+from fedleak.report.words import number, percent, times
+from fedleak.score.result import Score
+
+__all__ = ["Column", "found", "big", "columns"]
+
+
+def found(run: Run, metric: str) -> str:
+    """One sentence on what the strongest attack found, for someone who has never seen such a number."""
+    best = run.strongest(metric)
+    if best is None:
+        return "No attack was scored on this run."
+    beside, sentence = _TOLD.get(kind_of(best.game), ("", None))
+    shown = run.score(best.attack, beside)
+    if shown is None or sentence is None:
+        name = metric_name(metric, best.game)
+        return (
+            f"The strongest attack, {best.attack}, reaches {name} {number(best.value)}; guessing would manage "
+            f"{number(best.chance)}.{_NOT_SHOWN if not leaks(best) else ''}"
+        )
+    stranger = run.score(best.attack, "unseen")
+    more = (
+        f" Updates of people it has never seen are told from the others with average precision "
+        f"{number(stranger.value)}; guessing would manage {number(stranger.chance)}."
+        if stranger
+        else ""
+    )
+    return f"{sentence(shown, stranger is not None)}.{more}{_NOT_SHOWN if not leaks(best) else ''}"
+
+
+_SHOWN = ("top1", "auc", "p10", "unseen", "ap")  # beside the headline metric; the others are in results.json
+_NOT_SHOWN = " No attack was shown to beat guessing."
+
+
+def _named(top: Score, strangers: bool) -> str:
+    people = "people whom the attacker has seen before" if strangers else "people"
+    return (
+        f"Out of {top.options} {people}, an update's sender is named correctly in {percent(top.value)} of cases; "
+        f"guessing would manage {percent(top.chance)}"
+    )
+
+
+def _matched(auc: Score, _: bool) -> str:
+    return (
+        "Given two updates of one person and two of different people, the attack tells which is which in "
+        f"{percent(auc.value)} of cases; guessing would manage {percent(auc.chance)}"
+    )
+
+
+def _described(auc: Score, _: bool) -> str:
+    return (
+        "Given an update with a text about its sender and one with a text about somebody else, the attack tells which "
+        f"is which in {percent(auc.value)} of cases; guessing would manage {percent(auc.chance)}"
+    )
+
+
+def _fitted(best: Score, _: bool) -> str:
+    return (
+        f"Of the 10 people whose updates fit the profile best, {percent(best.value)} do fit it; guessing would find "
+        f"{percent(best.chance)}"
+    )
+
+
+def _grouped(right: Score, _: bool) -> str:
+    return (
+        f"Out of {right.options} groups, the one that an update's sender belongs to is named correctly in "
+        f"{percent(right.value)} of cases; guessing would manage {percent(right.chance)}"
+    )
+
+
+# Game -> the metric that is easiest to grasp, and the sentence that says it.
+_TOLD: Mapping[str, tuple[str, Callable[[Score, bool], str] | None]] = {
+    "identify": ("top1", _named),
+    "match": ("auc", _matched),
+    "cross-modal": ("auc", _described),
+    "profile": ("p10", _fitted),
+    "attribute": ("top1", _grouped),
+}
+
+
+def big(run: Run, best: Score) -> str:
+    """The one number to print large: that of the sentence beside it."""
+    shown = run.score(best.attack, _TOLD.get(kind_of(best.game), ("", None))[0])
+    return percent(shown.value) if shown else number(best.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a table of scores, after the score itself."""
+
+    title: str
+    cell: Callable[[Run, Score], str]
+
+
+def columns(scene: Scene) -> list[Column]:
+    """What stands beside the headline metric of a game: its chance level, and what else helps to grasp it."""
+    shown = [Column("chance", lambda run, score: number(score.chance))]
+    if any(times(score) != "-" for run in scene.runs for score in run.of(scene.metric)):
+        shown.append(Column("times chance", lambda run, score: times(score)))
+    others = dict.fromkeys(score.metric for run in scene.runs for score in run.scores if score.metric != scene.metric)
+    for metric in others:
+        if metric in _SHOWN:
+            shown.append(Column(short_name(metric, scene.game), partial(_beside, metric)))
+    return shown
+
+
+def _beside(metric: str, run: Run, score: Score) -> str:
+    other = run.score(score.attack, metric)
+    if other is None:
+        return ""
+    return percent(other.value) if metric in ("top1", "p10") else number(other.value)
