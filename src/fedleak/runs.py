@@ -271,10 +271,10 @@ def asked(run: Run, game: Any) -> Asked:
     return found
 
 
-def play(run: Run, attack: Any, game: Any, adversary: Any) -> Played:
+def play(run: Run, attack: Any, game: Any, adversary: Any, *, memory: int = 2000, workers: int = 1) -> Played:
     """Let an attack answer a game's questions about a run, through the eyes of an adversary."""
     given = asked(run, game)
-    view = View(run.folder / "trace", adversary, given.shadow)
+    view = View(run.folder / "trace", adversary, given.shadow, memory=memory, workers=workers)
     rng = derive(run.seed, "attack", attack.name, adversary.name)
     claims = np.asarray(attack.run(view, given.prior, given.questions, rng), dtype=np.float32)
     check(claims, len(given.questions), len(given.questions.options), attack.name)
@@ -294,7 +294,7 @@ def beside_the_truth(run: Run, claims: FloatArray, game: Any, given: Asked) -> P
     )
 
 
-def attack_run(run: Run, attack: Any, game: Any, adversary: Any) -> None:
+def attack_run(run: Run, attack: Any, game: Any, adversary: Any, *, memory: int = 2000, workers: int = 1) -> None:
     """Play one attack on one trained run and keep its claims."""
     if facts(run) is None:
         raise TraceError(f"{run.folder} is not trained to the end; run `fedleak train` first")
@@ -303,7 +303,8 @@ def attack_run(run: Run, attack: Any, game: Any, adversary: Any) -> None:
         return
     private_folder(path.parent)
     buffer = io.BytesIO()
-    np.save(buffer, play(run, attack, game, adversary).claims, allow_pickle=False)
+    claims = play(run, attack, game, adversary, memory=memory, workers=workers).claims
+    np.save(buffer, claims, allow_pickle=False)
     write_atomic(path, buffer.getvalue())
 
 

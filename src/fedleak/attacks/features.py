@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
-from fedleak.core import FloatArray, IntArray
+from fedleak.attacks.sketch import Sketch
+from fedleak.core import FloatArray, IntArray, derive
 from fedleak.errors import AttackError, did_you_mean
 from fedleak.games.game import Questions
 from fedleak.views.view import View
 
-__all__ = ["Features", "features", "labelled", "unit", "layer_name", "spread"]
+__all__ = ["Features", "features", "gather", "labelled", "fitting", "unit", "layer_name", "spread"]
+
+_FEWEST = 64  # a sketch of fewer numbers compares nothing any more
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,30 +37,62 @@ def layer_name(view: View, layer: str) -> str:
     return layer
 
 
-def features(view: View, questions: Questions, layer: str) -> Features:
-    """Read one layer of the updates that matter, where the options are the candidates."""
-    found = labelled(view, questions, layer)
-    # In the open world the candidates after the last option are strangers to learn `unseen` from.
-    return replace(found, who=np.minimum(found.who, len(questions.options) - 1))
-
-
-def labelled(view: View, questions: Questions, layer: str) -> Features:
-    """Read one layer of the updates that matter; nothing else is loaded from disk."""
-    updates = view.updates
-    shadows = np.flatnonzero(updates.shadow >= 0)
+def labelled(view: View) -> IntArray:
+    """The rows of the view's updates that the adversary's own devices sent."""
+    shadows = np.flatnonzero(view.updates.shadow >= 0)
     if len(shadows) == 0:
         raise AttackError("no shadow device was selected in any round, so no labelled update exists; train more rounds")
-    table = updates.layer(layer_name(view, layer))
+    return shadows
+
+
+def features(view: View, questions: Questions, layer: str) -> Features:
+    """Read one layer of the updates that matter; nothing else is kept.
+
+    A layer that would take more than half of the attack's memory, so that the attack itself has the other half, is
+    sketched as it is read.
+    """
+    name, shadows = layer_name(view, layer), labelled(view)
+    wanted = np.unique(np.concatenate([shadows, questions.updates.ravel()]))
+    size = next(part.size for part in view.layout if part.name == name)
+    # Twice: the rows that are gathered, and their division into known and asked.
+    sketch = Sketch(size, fitting(view, 2 * len(wanted)), derive(0, "sketch", name))
+    table = gather(view, name, wanted, lambda rows: unit(sketch(rows)), sketch.dims)
     return Features(
-        known=unit(np.asarray(table[shadows], dtype=np.float32)),
-        who=updates.shadow[shadows],
-        asked=unit(np.asarray(table[questions.updates], dtype=np.float32)),
+        known=table[np.searchsorted(wanted, shadows)],
+        # In the open world the candidates after the last option are strangers to learn `unseen` from.
+        who=np.minimum(view.updates.shadow[shadows], len(questions.options) - 1),
+        asked=table[np.searchsorted(wanted, questions.updates)],
     )
+
+
+def fitting(view: View, rows: int) -> int:
+    """How many numbers a row may have, for so many rows in half of the attack's memory."""
+    dims = view.memory * 2**20 // 2 // 4 // max(1, rows)
+    if dims < _FEWEST:
+        raise AttackError(
+            f"{view.memory} MB hold only {dims} numbers of each of {rows} updates, too few to tell people apart; "
+            "raise memory ([audit] in the plan)"
+        )
+    return dims
+
+
+def gather(
+    view: View, layer: str, wanted: IntArray, reduce: Callable[[FloatArray], FloatArray], dims: int
+) -> FloatArray:
+    """Stream a layer from disk and keep of each wanted row (in rising order) what `reduce` makes of it."""
+    kept = np.empty((len(wanted), dims), dtype=np.float32)
+    start = done = 0
+    for block in view.updates.blocks(layer):
+        stop = int(np.searchsorted(wanted, start + len(block)))
+        if stop > done:
+            kept[done:stop] = reduce(block[wanted[done:stop] - start])
+        start, done = start + len(block), stop
+    return kept
 
 
 def unit(rows: FloatArray) -> FloatArray:
     """Scale each row to length one; a row of zeros stays as it is."""
-    norms = np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)
+    norms = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))[:, None]
     return np.asarray(rows / np.where(norms > 0, norms, 1), dtype=np.float32)
 
 

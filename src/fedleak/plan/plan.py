@@ -125,6 +125,10 @@ class AuditPlan:
     permutations: Annotated[
         int, Meta(ge=20, description="how often identities are permuted to find the chance level")
     ] = 200
+    memory: Annotated[
+        int,
+        Meta(ge=16, description="MB that each attack may hold of the updates; wider layers are sketched to fit"),
+    ] = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

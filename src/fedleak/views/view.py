@@ -33,9 +33,23 @@ _OPENS: Mapping[Sight, frozenset[str]] = {
 class View:
     """A trace through the eyes of one adversary, with what every participant of the run knows about it."""
 
-    def __init__(self, trace_folder: Path, adversary: Adversary, shadow: IntArray | None = None) -> None:
-        """Open a trace; `shadow` says which updates stand for whom, where a game gives the adversary less to know."""
+    def __init__(
+        self,
+        trace_folder: Path,
+        adversary: Adversary,
+        shadow: IntArray | None = None,
+        *,
+        memory: int = 2000,
+        workers: int = 1,
+    ) -> None:
+        """Open a trace; `shadow` says which updates stand for whom, where a game gives the adversary less to know.
+
+        `memory` (MB) and `workers` (threads) are what an attack may use of the machine; claims must not depend on the
+        number of workers.
+        """
         self.adversary = adversary
+        self.memory = memory
+        self.workers = workers
         self._shadow = shadow
         only = frozenset[str]().union(*(_OPENS[sight] for sight in adversary.sights))
         self._trace = Trace.open(trace_folder, only)
