@@ -58,7 +58,7 @@ class Distances:
                 if space == "data":
                     points = of_data(plan, run, self.most, rng)
                 else:
-                    points = of_updates(run, plan.adversaries[0], layer).thinned(self.most, rng)
+                    points = of_updates(plan, run, layer).thinned(self.most, rng)
                 found.setdefault((space, group), []).append(self._pairs(points, rng))
                 progress.tick(1)
         rows = [[space, group, *share(pairs, plan)] for (space, group), pairs in found.items()]

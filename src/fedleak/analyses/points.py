@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -50,10 +49,10 @@ class Points:
         return np.intersect1d(self.known_who, self.private_who)
 
 
-def of_updates(run: Run, adversary: Any, layer: str) -> Points:
+def of_updates(plan: Plan, run: Run, layer: str) -> Points:
     """One layer of the updates, as the attacks see it: shadow devices on one side, anonymous ones on the other."""
     given = asked(run, Identify())
-    view = View(run.folder / "trace", adversary, given.shadow)
+    view = View(run.folder / "trace", plan.adversaries[0], given.shadow, memory=plan.audit.memory)
     found = features(view, given.questions, layer)
     return Points(
         people=given.questions.options,

@@ -154,7 +154,7 @@ def job(text: str, change: bytes, seed: int, size: int, sets: int, path: str, ti
     with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=Path(path).parent) as folder:
         run = Run(Variant(), seed, Path(folder), "raw data")
         record(prepare(plan.dataset, plan.population, seed), run, size, sets)
-        found = answer(run, *plan.plays[0])
+        found = answer(run, *plan.plays[0], memory=plan.audit.memory)
     buffer = io.BytesIO()
     np.savez(buffer, claims=found.claims, right=found.right, options=np.array(found.options))
     write_atomic(Path(path), buffer.getvalue())

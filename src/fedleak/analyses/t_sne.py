@@ -58,10 +58,7 @@ class Map:
             some = []
             for run in every:
                 rng = derive(run.seed, "t-sne", space)
-                if space == "data":
-                    points = of_data(plan, run, self.most, rng)
-                else:
-                    points = of_updates(run, plan.adversaries[0], layer)
+                points = of_data(plan, run, self.most, rng) if space == "data" else of_updates(plan, run, layer)
                 some.append(self._drawn(points, run, rng))
                 progress.tick(1)
             found = measured(plan, [nearest(points, run) for points, run in zip(some, every, strict=True)], "top1")
