@@ -7,7 +7,7 @@ from functools import partial
 
 from markupsafe import Markup
 
-from fedleak.report.plots import Mark, grid, legend, marks, point, scale, spread, value_axis
+from fedleak.report.plots import LETTER, Mark, grid, legend, marks, point, scale, spread, value_axis
 from fedleak.report.svg import WIDTH, Axis, Box, el, figure, path, shorten
 from fedleak.report.words import column, number, printable
 from fedleak.score.result import Figure, Series
@@ -17,6 +17,7 @@ __all__ = ["draw"]
 _BOX = Box(40, 30, WIDTH - 14, 240)
 _MOST_DOTS = 1500  # of a scatter: more are a blot, and a heavy page
 _MOST_WRITTEN = 14  # columns of a heatmap whose cells hold their numbers
+_LABEL, _HEAD = 30, 14  # letters of the name of a row and of a column
 
 
 def draw(name: str, drawn: Figure) -> Markup:
@@ -120,27 +121,27 @@ def _heatmap(name: str, drawn: Figure) -> Markup:
     known = [value for row in cells for value in row if value is not None]
     low, high = min([0.0, *known]), max([0.0, *known])
     size = max(abs(low), abs(high)) or 1.0
-    left = min(max([len(shorten(text, 26)) for text in rows] or [1]) * 7.0 + 10, 190)
-    wide = min((WIDTH - left - 6) / max(1, len(heads)), 64.0)
+    left = max([len(shorten(text, _LABEL)) for text in rows] or [1]) * LETTER + 10
+    longest = max([len(shorten(text, _HEAD)) for text in heads] or [1])
+    slanted = longest * LETTER > min((WIDTH - left - 6) / max(1, len(heads)), 64.0)
+    lean = longest * LETTER * 0.64 if slanted else 6.0  # the last slanted name needs room too
+    wide = min((WIDTH - left - lean) / max(1, len(heads)), 64.0)
     tall = min(max(wide, 20.0), 30.0)
-    longest = max([len(shorten(text, 14)) for text in heads] or [1])
-    slanted = longest * 7.4 > wide
-    top = 42 + (longest * 5.6 if slanted else 14)
+    top = 42 + (longest * LETTER * 0.77 if slanted else 14)
     parts = [el("text", f"columns: {shorten(printable(drawn.x_label), 46)}", x=0.0, y=12.0, class_="axis")]
     parts.append(el("text", f"rows: {shorten(printable(drawn.y_label), 50)}", x=0.0, y=28.0, class_="axis"))
     for place, head in enumerate(heads):
         at = left + wide * (place + 0.5)
-        if slanted:
-            # The last of them must not lean out of the figure, so they lean to the left.
-            turn = f"rotate(50 {at:.2f} {top - 6:.2f})"
-            text = el("text", shorten(head, 14), x=at, y=top - 6, class_="tick", text_anchor="end", transform=turn)
-        else:
-            text = el("text", shorten(head, 14), x=at, y=top - 6, class_="tick", text_anchor="middle")
-        parts.append(text)
+        turn = f"rotate(-50 {at + 4:.2f} {top - 6:.2f})" if slanted else None
+        anchor = "start" if slanted else "middle"
+        x = at + 4 if slanted else at
+        parts.append(
+            el("text", shorten(head, _HEAD), x=x, y=top - 6, class_="tick", text_anchor=anchor, transform=turn)
+        )
     written = len(heads) <= _MOST_WRITTEN and wide >= 26
     for row, (label, values) in enumerate(zip(rows, cells, strict=True)):
         middle = top + tall * (row + 0.5)
-        parts.append(el("text", shorten(label, 26), x=left - 6, y=middle + 4, class_="tick", text_anchor="end"))
+        parts.append(el("text", shorten(label, _LABEL), x=left - 6, y=middle + 4, class_="tick", text_anchor="end"))
         for place, value in enumerate(values):
             at = left + wide * place
             shape = {"x": at, "y": top + tall * row, "width": wide - 1.5, "height": tall - 1.5}
@@ -158,15 +159,13 @@ def _heatmap(name: str, drawn: Figure) -> Markup:
                 )
                 parts.append(text)
     bottom = top + tall * len(rows)
-    steps = [low + (high - low) * i / 4 for i in range(5)] if high > low else [low]
+    steps = [low, low / 2, 0.0, high / 2, high] if low < 0 < high else [low + (high - low) * i / 4 for i in range(5)]
     for i, value in enumerate(steps):
-        shape = {"x": left + 52.0 * i, "y": bottom + 14, "width": 50.0, "height": 10.0}
+        shape = {"x": 8 + 52.0 * i, "y": bottom + 14, "width": 50.0, "height": 10.0}
         parts.append(el("rect", **shape, class_="cell"))
         kind = "cold" if value < 0 else "heat"
         parts.append(el("rect", **shape, fill_opacity=0.94 * abs(value) / size, class_=kind))
-        parts.append(
-            el("text", _short(value), x=left + 52.0 * i + 25, y=bottom + 40, class_="tick", text_anchor="middle")
-        )
+        parts.append(el("text", _short(value), x=8 + 52.0 * i + 25, y=bottom + 40, class_="tick", text_anchor="middle"))
     told = "; ".join(
         f"{label}: " + ", ".join("nothing measured" if value is None else _short(value) for value in values)
         for label, values in zip(rows, cells, strict=True)

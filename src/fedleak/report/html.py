@@ -54,7 +54,14 @@ def render(audit: Audit) -> str:
     told = scenes(audit)
     return environment.get_template("report.html").render(
         audit=audit,
-        scenes=[_scene(scene, f"s{position}") for position, scene in enumerate(told)],
+        scenes=[
+            {
+                **_scene(scene, f"s{position}"),
+                # What an adversary sees needs saying once, however many games it plays.
+                "introduced": scene.adversary in {before.adversary for before in told[:position]},
+            }
+            for position, scene in enumerate(told)
+        ],
         analyses=[_analysis(analysis, f"n{position}") for position, analysis in enumerate(audit.analyses)],
         metrics=metrics.definitions(audit.scores),
         exceeded=reading.over_limit(audit.scores),

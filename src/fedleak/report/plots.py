@@ -12,10 +12,10 @@ from markupsafe import Markup
 from fedleak.report.svg import WIDTH, Axis, Box, el, labels, shorten
 from fedleak.report.words import printable
 
-__all__ = ["Mark", "Scale", "marks", "point", "scale", "value_axis", "grid", "legend", "spread"]
+__all__ = ["LETTER", "Mark", "Scale", "marks", "point", "scale", "value_axis", "grid", "legend", "spread"]
 
 _COLOURS, _SHAPES = 8, 4
-_LETTER = 7.4  # width of a letter of a legend at its largest, on a phone
+LETTER = 7.4  # width of a letter of a tick at its largest, on a phone
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,16 +101,16 @@ def grid(box: Box, x: Scale, y: Axis, x_label: str, y_label: str) -> tuple[Marku
         parts.append(el("text", text, x=box.left - 6, y=y(tick) + 4, class_="tick", text_anchor="end"))
     named = [(x(value), shorten(text, 16)) for value, text in x.ticks]
     room = min((b - a for (a, _), (b, _) in pairwise(named)), default=WIDTH)
-    slanted = bool(named) and max(len(text) for _, text in named) * _LETTER > room and not x.log
+    slanted = bool(named) and max(len(text) for _, text in named) * LETTER > room and not x.log
     slanted = slanted and any(not text.replace(".", "").isdigit() for _, text in named)
     bottom, last = box.bottom + 16, -WIDTH
     for at, text in named:
         parts.append(el("line", x1=at, x2=at, y1=box.top, y2=box.bottom, class_="grid"))
-        half = len(text) * _LETTER / 2
+        half = len(text) * LETTER / 2
         if slanted:
             turn = f"rotate(-38 {at:.2f} {box.bottom + 14:.2f})"
             parts.append(el("text", text, x=at, y=box.bottom + 14, class_="tick", text_anchor="end", transform=turn))
-            bottom = max(bottom, box.bottom + 18 + len(text) * _LETTER * 0.62)
+            bottom = max(bottom, box.bottom + 18 + len(text) * LETTER * 0.62)
         elif at - half > last:
             parts.append(el("text", text, x=at, y=box.bottom + 16, class_="tick", text_anchor="middle"))
             last = at + half + 4
@@ -125,7 +125,7 @@ def legend(entries: Iterable[tuple[str, Callable[[float, float], Markup]]], top:
     parts, left, line = [], 4.0, top + 14
     for name, drawn in entries:
         text = shorten(printable(name), 44)
-        wide = 30 + len(text) * _LETTER
+        wide = 30 + len(text) * LETTER
         if left > 4 and left + wide > WIDTH:
             left, line = 4.0, line + 19
         parts += [drawn(left + 9, line - 4), el("text", text, x=left + 24, y=line, class_="tick")]

@@ -204,7 +204,7 @@ def changed(utility: Utility | None) -> str:
     """What a defence did to the model, in words."""
     if utility is None:
         return ""
-    now = f"{utility.metric} {number(utility.value)}"
+    now = f"the model's {utility.metric} {number(utility.value)}"
     if utility.undefended is None:
         return now
     gain = utility.value - utility.undefended

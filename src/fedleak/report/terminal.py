@@ -25,9 +25,12 @@ def show(audit: Audit, console: Console) -> None:
     console.print(Text(printable(audit.title), style="bold"))
     if audit.story:
         console.print(Text(printable(" ".join(audit.story.split()))))
+    told: set[str] = set()
     for scene in scenes(audit):
         console.print()
-        _story(scene, console)
+        # Who attacks, and how good the model is, need saying once; what they ask differs from game to game.
+        _story(scene, console, first=scene.adversary not in told)
+        told.add(scene.adversary)
         console.print()
         _tables(scene, console)
         console.print(Text(_note(scene), style="dim"))
@@ -40,10 +43,11 @@ def show(audit: Audit, console: Console) -> None:
         console.print(Text(f"Over the plan's limit: {printable(line)}", style="bold red"))
 
 
-def _story(scene: Scene, console: Console) -> None:
+def _story(scene: Scene, console: Console, *, first: bool) -> None:
     threat = scene.threat
-    _point(console, "Who attacks", f"{scene.adversary}: {threat.summary}" if threat else scene.adversary)
-    if threat is not None:
+    who = f"{scene.adversary}: {threat.summary}" if threat else scene.adversary
+    _point(console, "Who attacks", who if first else f"{scene.adversary}, as before")
+    if threat is not None and first:
         _point(console, "They see", "; ".join(threat.sees) or "nothing")
         if threat.powers:
             _point(console, "They can", "; ".join(threat.powers))
@@ -54,7 +58,7 @@ def _story(scene: Scene, console: Console) -> None:
         _point(console, "They found", found(scene.undefended, scene.metric), "bold red" if shown else "bold")
         if best is not None:
             _point(console, "", f"{best.attack}, {scene.measure}: {verdict(best)}")
-        if scene.undefended.utility is not None:
+        if scene.undefended.utility is not None and first:
             _point(console, "The model", compared(scene.undefended.utility))
     held, words = control_held(scene)
     _point(console, "Control", words, "" if held else "yellow")
@@ -95,7 +99,7 @@ def _tables(scene: Scene, console: Console) -> None:
 def _strip(first: int, beside: Sequence[Column]) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(width=first, overflow="fold")
-    table.add_column(width=22, no_wrap=True)
+    table.add_column(width=23, no_wrap=True)
     for shown in beside:
         table.add_column(width=max(7, len(shown.title.removesuffix(" chance"))), justify="right", no_wrap=True)
     return table

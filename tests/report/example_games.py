@@ -1,0 +1,246 @@
+"""An audit of several games with one analysis of each figure kind, scored as the pipeline would score it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+from example_audit import NOISE, example
+
+from fedleak.score.detail import detail
+from fedleak.score.result import Analysis, Audit, Detail, Figure, Score, Series, Utility
+from fedleak.score.score import Played, applies, measure, verdict
+
+PEOPLE = tuple(f"writer-{i:03d}" for i in range(30))
+GAMES = {
+    "identify (seen=0.5)": ("Who of these people sent this update?", ("ap", "top1", "top5", "unseen")),
+    "match": ("Did these two updates come from the same person?", ("ap", "auc")),
+    "profile": ("Does this update come from somebody who fits the profile?", ("ap", "p5", "p10")),
+    "attribute": ("Which group does the sender of this update belong to?", ("top1", "ap")),
+}
+RUNS: tuple[tuple[dict[str, Any] | None, str | None, float], ...] = (
+    (None, None, 1.0),
+    (NOISE, None, 0.4),
+    (None, "iid", 0.0),
+)
+
+
+def with_games(**changes: Any) -> Audit:
+    """The audit; `changes` replaces any field of it."""
+    scores: list[Score] = []
+    details: list[Detail] = []
+    for game, (_, metrics) in GAMES.items():
+        for defence, control, left in RUNS:
+            played = [play(game.partition(" ")[0], 2.2 * left, seed) for seed in (1, 2)]
+            labels: dict[str, Any] = {
+                "attack": f"{game.partition(' ')[0]}-mlp",
+                "adversary": "anonymous-server",
+                "game": game,
+                "defence": defence,
+                "control": control,
+            }
+            scores += [_score(played, metric, metrics[0], labels) for metric in metrics if applies(played, metric)]
+            null = measure(played, metrics[0], level=0.95, permutations=60).null
+            details.append(detail(played[0], labels, null))
+    audit = example(
+        scores=scores,
+        details=details,
+        games={game: summary for game, (summary, _) in GAMES.items()},
+        attacks={score.attack: "A small neural network on one layer." for score in scores},
+        analyses=analyses(),
+    )
+    return msgspec.structs.replace(audit, **changes)
+
+
+def play(game: str, skill: float, seed: int) -> Played:
+    """One attack of so much skill."""
+    return _PLAYS[game](skill, np.random.default_rng([seed, len(game)]), seed)
+
+
+def _identify(skill: float, rng: np.random.Generator, seed: int) -> Played:
+    who = np.repeat(np.arange(20), 8)
+    right = np.minimum(who, 10)  # the last ten are unseen
+    claims = rng.normal(size=(len(who), 11))
+    claims[np.arange(len(who)), right] += skill
+    return Played(seed, claims.astype(np.float32), right, (*PEOPLE[:10], "unseen"), "identify", who, PEOPLE)
+
+
+def _match(skill: float, rng: np.random.Generator, seed: int) -> Played:
+    first = rng.integers(30, size=400)
+    right = np.arange(400) % 2
+    second = np.where(right == 1, first, (first + rng.integers(1, 30, size=400)) % 30)
+    claims = rng.normal(size=400) + skill * right
+    who = np.stack([first, second], axis=1)
+    return Played(seed, claims[:, None].astype(np.float32), right, ("same",), "match", who, PEOPLE)
+
+
+def _profile(skill: float, rng: np.random.Generator, seed: int) -> Played:
+    who = np.repeat(np.arange(30), 6)
+    right = (who < 6).astype(np.int64)
+    claims = rng.normal(size=30)[who] + rng.normal(size=len(who)) + skill * right
+    return Played(seed, claims[:, None].astype(np.float32), right, ("fits",), "profile", who, PEOPLE)
+
+
+def _attribute(skill: float, rng: np.random.Generator, seed: int) -> Played:
+    who = np.repeat(np.arange(30), 6)
+    right = np.array([0] * 15 + [1] * 9 + [2] * 6)[who]
+    claims = rng.normal(size=(30, 3))[who] + rng.normal(size=(len(who), 3))
+    claims[np.arange(len(who)), right] += skill
+    groups = ("under 20", "20 to under 30", "30 and over")
+    return Played(seed, claims.astype(np.float32), right, groups, "attribute", who, PEOPLE)
+
+
+_PLAYS: Mapping[str, Any] = {"identify": _identify, "match": _match, "profile": _profile, "attribute": _attribute}
+
+
+def _score(played: list[Played], metric: str, headline: str, labels: Mapping[str, Any]) -> Score:
+    found = measure(played, metric, level=0.95, permutations=60)
+    utility = Utility(
+        metric="accuracy",
+        value=0.86 if labels["defence"] else 0.91,
+        low=0.85,
+        high=0.92,
+        higher_is_better=True,
+        undefended=0.91 if labels["defence"] else None,
+    )
+    return Score(
+        **labels,
+        metric=metric,
+        value=found.value,
+        low=found.low,
+        high=found.high,
+        level=0.95,
+        chance=found.chance,
+        chance_high=found.chance_high,
+        multiple=found.value / found.chance,
+        n=found.n,
+        users=found.users,
+        options=found.options,
+        seeds=[1, 2],
+        utility=utility,
+        verdict=verdict(found),
+        headline=metric == headline,
+    )
+
+
+def analyses() -> list[Analysis]:
+    """One of each kind of figure, with what makes each awkward: intervals, names, gaps, negative numbers."""
+    rng = np.random.default_rng(3)
+    examples = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0]
+    curve = [0.08, 0.13, 0.22, 0.35, 0.47, 0.58, 0.66]
+    layers = ["embedding", "hidden", "recurrent", "before-the-last", "output"]
+    people = [f"writer-{i:03d}" for i in range(6)]
+    return [
+        Analysis(
+            name="priors",
+            title="How much must be known of a person beforehand?",
+            text="The attack was given fewer and fewer prior examples. Eight are enough for a third of the updates.",
+            columns=["prior examples", "AP", "low", "high", "chance"],
+            rows=[[x, y, y - 0.04, y + 0.05, 0.041] for x, y in zip(examples, curve, strict=True)],
+            figures=[
+                Figure(
+                    kind="lines",
+                    title="Average precision over the number of prior examples",
+                    x_label="prior examples of each person",
+                    y_label="average precision",
+                    log_x=True,
+                    series=[
+                        Series(
+                            name="reid-mlp",
+                            x=examples[::-1],
+                            y=curve[::-1],
+                            low=[y - 0.04 for y in curve[::-1]],
+                            high=[y + 0.05 for y in curve[::-1]],
+                            labels=[f"{x:g} examples" for x in examples[::-1]],
+                        ),
+                        Series(name="reid-svm", x=examples, y=[y * 0.8 for y in curve]),
+                        Series(name="chance", x=examples, y=[0.041] * 7, reference=True),
+                    ],
+                )
+            ],
+        ),
+        Analysis(
+            name="layers",
+            title="Which layer gives most away?",
+            text="The attack was given one layer at a time.",
+            columns=["layer", "numbers in it", "AP"],
+            rows=[[layer, 1000.0 * i, None if i == 2 else 0.1 * i] for i, layer in enumerate(layers)],
+            figures=[
+                Figure(
+                    kind="bars",
+                    title="Average precision by layer",
+                    x_label="layer, from input to output",
+                    y_label="average precision",
+                    x_ticks=layers,
+                    series=[
+                        Series(
+                            name=name,
+                            x=[0.0, 1.0, 2.0, 3.0, 4.0],
+                            y=[k * y for y in (0.1, 0.3, 0.34, 0.6, 0.5)],
+                            low=[k * y - 0.03 for y in (0.1, 0.3, 0.34, 0.6, 0.5)],
+                            high=[k * y + 0.03 for y in (0.1, 0.3, 0.34, 0.6, 0.5)],
+                        )
+                        for name, k in (("random prior", 1.0), ("older against newer", 0.7))
+                    ]
+                    + [Series(name="chance", x=[0.0, 1.0, 2.0, 3.0, 4.0], y=[0.04] * 5, reference=True)],
+                )
+            ],
+        ),
+        Analysis(
+            name="distances",
+            title="Are people nearer to themselves than to others?",
+            text="One point a person.",
+            columns=["space", "share above the diagonal"],
+            rows=[["updates", 0.93], ["raw data", 0.71]],
+            figures=[
+                Figure(
+                    kind="scatter",
+                    title="Distances within and between people",
+                    x_label="to themselves",
+                    y_label="to others",
+                    diagonal=True,
+                    series=[
+                        Series(
+                            name=f"{person}, {side}",
+                            x=(0.5 + 0.1 * i + 0.03 * rng.normal(size=9)).tolist(),
+                            y=(0.8 + 0.05 * rng.normal(size=9)).tolist(),
+                            labels=[f"{person}, update {j}" for j in range(9)],
+                        )
+                        for i, person in enumerate(people)
+                        for side in ("prior", "private")
+                    ],
+                )
+            ],
+        ),
+        Analysis(
+            name="rounds",
+            title="Does what is learnt early help later?",
+            text="Learnt from some rounds, asked about others; and how each person leans.",
+            columns=["learnt from", "asked about", "AP"],
+            rows=[[f"{a}", f"{b}", 0.5] for a in range(4) for b in range(4)],
+            figures=[
+                Figure(
+                    kind="heatmap",
+                    title="Average precision by the rounds learned from and asked about",
+                    x_label="rounds asked about",
+                    y_label="rounds learnt from",
+                    x_ticks=["1-25", "26-50", "51-75", "76-100"],
+                    y_ticks=["1-25", "26-50", "51-75", "76-100"],
+                    cells=[[None if a + b == 6 else 0.9 - 0.2 * abs(a - b) for b in range(4)] for a in range(4)],
+                ),
+                Figure(
+                    kind="heatmap",
+                    title="How far each person's classes lean from everyone's",
+                    x_label="class",
+                    y_label="person and side",
+                    x_ticks=[f"digit {i}" for i in range(10)],
+                    y_ticks=[
+                        f"{p} (AP 0.{9 - i}1) {side}" for i, p in enumerate(people) for side in ("prior", "private")
+                    ],
+                    cells=(3 * rng.normal(size=(12, 10))).tolist(),
+                ),
+            ],
+        ),
+    ]
