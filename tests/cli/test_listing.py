@@ -40,7 +40,9 @@ def test_check_says_what_a_plan_would_do_and_shows_its_defaults() -> None:
 
 @pytest.mark.usefixtures("find_real_data")
 def test_data_says_what_is_here() -> None:
-    assert "missing" not in said("data")
+    state = {line.split()[0]: line.split()[1] for line in said("data").splitlines() if not line.startswith(" ")}
+    assert set(state) == set(registry.names("dataset"))
+    assert all(state[name] == "ready" for name in ("mnist-writers", "writers-canvas", "blog", "amazon"))
 
 
 def test_data_says_what_is_missing_and_how_to_get_it(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
