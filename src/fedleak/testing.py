@@ -7,7 +7,7 @@
 
 Two kinds of trace are made for it. In a *null trace* every device's updates resemble each other, but an anonymous
 device has nothing in common with its owner's prior data, so nothing can be found. In a *planted-leak trace* both carry
-the owner's signature and class mix, so an attack that finds nothing is broken.
+the owner's signature, class mix and style, which the prior's pictures show, so an attack that finds nothing is broken.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fedleak import registry
 from fedleak.attacks.attack import Attack
@@ -135,7 +136,11 @@ def write_run(folder: Path, seed: int, *, leak: bool) -> Path:
     signatures = {layer.name: rng.normal(size=(USERS, layer.size)).astype(np.float32) for layer in LAYOUT}
     strangers = {layer.name: rng.normal(size=(USERS, layer.size)).astype(np.float32) for layer in LAYOUT}
     other_mixes = rng.dirichlet(np.full(CLASSES, 0.7), size=USERS).astype(np.float32)
-    for table, mix in ((signatures, mixes), (strangers, other_mixes)):
+    styles, other_styles = rng.uniform(-1, 1, (2, USERS, 2))
+    accents = {layer.name: 5 * rng.normal(size=(2, layer.size)) for layer in LAYOUT}  # what a style does to an update
+    for table, mix, style in ((signatures, mixes, styles), (strangers, other_mixes, other_styles)):
+        for name, rows in table.items():
+            rows += (style @ accents[name]).astype(np.float32)
         table["out"][:, LAYOUT[1].span("bias")] = 10 * (mix - mix.mean(axis=0))
     means = {
         name: np.concatenate([signatures[name], signatures[name] if leak else strangers[name]]) for name in signatures
@@ -147,7 +152,7 @@ def write_run(folder: Path, seed: int, *, leak: bool) -> Path:
     ).save(folder / "truth")
     Prior(
         candidates=users,
-        examples=tuple(examples(mix, rng) for mix in mixes),
+        examples=tuple(examples(mix, style, rng) for mix, style in zip(mixes, styles, strict=True)),
         task=Task.CLASSIFY,
         outputs=CLASSES,
     ).save(folder / "prior")
@@ -192,7 +197,10 @@ def append(
     return after
 
 
-def examples(mix: FloatArray, rng: np.random.Generator) -> Examples:
-    """Prior examples whose classes follow a mix; what they show does not matter here."""
+def examples(mix: FloatArray, style: npt.NDArray[np.float64], rng: np.random.Generator) -> Examples:
+    """Prior examples whose classes follow a mix: pictures of one stroke, slanted and thick as the style says."""
     labels = rng.choice(CLASSES, size=60, p=mix.astype(np.float64) / mix.astype(np.float64).sum())
-    return Examples(x=np.zeros((60, 1), dtype=np.float32), y=labels.astype(np.int64))
+    slant, thickness = (style + 0.2 * rng.normal(size=(60, 2))).T[:, :, None, None]
+    y, x = np.mgrid[-5.5:6, -5.5:6]
+    stroke = np.clip(2 + thickness - np.abs(x + slant * y), 0, 1) * (np.abs(y) < 5)
+    return Examples(x=stroke[:, None].astype(np.float32), y=labels.astype(np.int64))
