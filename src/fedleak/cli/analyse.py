@@ -7,17 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.table import Table
-from rich.text import Text
 
 from fedleak import registry
 from fedleak.cli.list import described
 from fedleak.cli.options import bar, console, full_option, jobs_option, opened, out_option
-from fedleak.core import number
 from fedleak.errors import PlanError
 from fedleak.plan.configure import configure
-from fedleak.report.words import printable
-from fedleak.score.result import Analysis
+from fedleak.report import terminal
 
 __all__ = ["command"]
 
@@ -57,7 +53,7 @@ def command(
     opened_plan, folder = opened(plan, out, full)
     with bar() as progress:
         found = analyse(look, opened_plan, folder, progress, jobs)
-    show(found)
+    terminal.show_analysis(found, console())
     click.echo(f"Report: {folder / 'report.html'}")
     click.echo(f"Data:   {folder / 'analyses' / f'{name}.json'}")
 
@@ -74,25 +70,3 @@ def parsed(settings: tuple[str, ...]) -> dict[str, Any]:
         except tomllib.TOMLDecodeError:
             table[key] = value
     return table
-
-
-def show(found: Analysis) -> None:
-    """Tell what was found, then the numbers behind it."""
-    screen = console()
-    screen.print(Text(printable(found.title), style="bold"))
-    screen.print(Text(printable(found.text)))
-    table = Table(box=None, pad_edge=False)
-    for place, column in enumerate(found.columns):
-        table.add_column(printable(column), justify="right" if place else "left", overflow="fold")
-    for row in found.rows:
-        table.add_row(*(Text(cell(value)) for value in row))
-    screen.print(table)
-
-
-def cell(value: str | float | None) -> str:
-    """One cell of the table: names as they are, counts without decimals, shares with two digits that count."""
-    if value is None:
-        return "-"
-    if isinstance(value, str):
-        return printable(value)
-    return f"{value:,}" if isinstance(value, int) else number(value)

@@ -14,7 +14,7 @@ from fedleak.report.telling import Column, columns, found
 from fedleak.report.words import column, interval, number, printable
 from fedleak.score.result import Analysis, Audit, Score, Utility
 
-__all__ = ["show"]
+__all__ = ["show", "show_analysis"]
 
 _MOST_ROWS = 12  # of an analysis
 
@@ -36,7 +36,7 @@ def show(audit: Audit, console: Console) -> None:
         console.print(Text(_note(scene), style="dim"))
     for analysis in audit.analyses:
         console.print()
-        _analysis(analysis, console)
+        show_analysis(analysis, console)
     for finding in audit.findings:
         console.print(Text(f"Before the run ({finding.action}): {printable(finding.text)}"))
     for line in over_limit(audit.scores):
@@ -121,7 +121,7 @@ def _utility(utility: Utility | None) -> str:
     return f"{utility.metric} {number(utility.value)}{change}"
 
 
-def _analysis(analysis: Analysis, console: Console) -> None:
+def show_analysis(analysis: Analysis, console: Console) -> None:
     """The text and the first rows; the page has the figures."""
     console.print(Text(printable(analysis.title), style="bold"))
     console.print(Text(printable(" ".join(analysis.text.split()))))
