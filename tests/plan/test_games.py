@@ -64,3 +64,12 @@ def test_a_limit_of_an_unknown_metric_is_refused() -> None:
     with pytest.raises(PlanError, match=r"unknown metric 'identify.app'"):
         parse(PLAN + "[limits.identify]\napp = 0.5\n")
     assert parse(PLAN + "[limits]\nap = 0.5\n").limits == {"ap": 0.5}
+
+
+def test_a_plan_names_its_analyses_once_each() -> None:
+    plan = parse(PLAN + '[[analysis]]\nname = "labelled-updates"\n[[analysis]]\nname = "layers"\n')
+    assert [look.name for look in plan.analyses] == ["labelled-updates", "layers"]
+    with pytest.raises(PlanError, match=r"\[\[analysis\]\]: entry 2 repeats entry 1"):
+        parse(PLAN + '[[analysis]]\nname = "layers"\n[[analysis]]\nname = "layers"\n')
+    with pytest.raises(PlanError, match=r"unknown analysis 'layer'; did you mean 'layers'"):
+        parse(PLAN + '[[analysis]]\nname = "layer"\n')

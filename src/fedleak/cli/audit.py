@@ -7,8 +7,9 @@ from pathlib import Path
 import click
 
 from fedleak import pipeline
+from fedleak.analyses.analysis import analyse
 from fedleak.cli.options import bar, console, full_option, jobs_option, opened, out_option, plan_argument
-from fedleak.report import terminal
+from fedleak.report import json, terminal
 from fedleak.score.result import Audit
 
 __all__ = ["command", "conclude"]
@@ -32,6 +33,10 @@ def command(plan: str, full: bool, out: Path | None, jobs: int | None) -> int:
     chosen, folder = opened(plan, out, full)
     with bar() as progress:
         result = pipeline.audit(chosen, folder, progress, jobs)
+        for look in chosen.analyses:
+            analyse(look, chosen, folder, progress, jobs)
+        if chosen.analyses:
+            result = json.read(folder)
     return conclude(result, folder)
 
 

@@ -147,6 +147,7 @@ class Plan:
     attacks: tuple[Any, ...]  # attacks.Attack
     games: tuple[Any, ...]  # games.Game: every one that some attack plays
     adversaries: tuple[Any, ...]  # views.Adversary
+    analyses: tuple[Any, ...]  # analyses.Analyser
     defences: tuple[tuple[Any, ...], ...]  # alternatives, each one or more federation.Defence
     deployed: int | None  # which of the defences is in use; the limits hold for that run, or for the undefended one
     limits: Mapping[

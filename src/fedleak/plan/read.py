@@ -29,6 +29,7 @@ _TOP = {
     "audit": dict,
     "attack": list,
     "game": list,
+    "analysis": list,
     "defence": list,
     "limits": dict,
     "full": dict,
@@ -94,6 +95,10 @@ def parse(text: str, source: str = "plan", change: Mapping[str, Any] | None = No
     ]
     if len(deployed) > 1:
         raise PlanError(f"{source} [[defence]]: only one can be deployed; combine several with also = [...]")
+    analyses = tuple(
+        component("analysis", t, f"{source} [[analysis]] {i}") for i, t in enumerate(top.get("analysis", []), 1)
+    )
+    refuse_twice([plain(a)["name"] for a in analyses], f"{source} [[analysis]]")
     refuse_twice([plain(a) for a in attacks], f"{source} [[attack]]")
     refuse_twice([plain(g) for g in games], f"{source} [[game]]")
     refuse_twice([[plain(d) for d in a] for a in defences], f"{source} [[defence]]")
@@ -110,6 +115,7 @@ def parse(text: str, source: str = "plan", change: Mapping[str, Any] | None = No
         "audit": plain(audit),
         "attack": [plain(a) for a in attacks],
         "game": [plain(g) for g in games],
+        "analysis": [plain(a) for a in analyses],
         "defence": [[plain(d) for d in a] for a in defences],
         "deployed": deployed[0] if deployed else None,
         "limits": limits(top.get("limits", {}), f"{source} [limits]"),
@@ -122,6 +128,7 @@ def parse(text: str, source: str = "plan", change: Mapping[str, Any] | None = No
         model=model,
         attacks=attacks,
         games=games,
+        analyses=analyses,
         adversaries=adversaries,
         defences=defences,
         deployed=resolved["deployed"],

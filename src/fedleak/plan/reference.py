@@ -52,6 +52,11 @@ _KINDS: tuple[tuple[str, registry.Kind, str], ...] = (
         "with these defaults where there is none.",
     ),
     (
+        "[[analysis]]",
+        "analysis",
+        "Any number, each once; made of the undefended federation after the attacks. `fedleak analyse` makes others.",
+    ),
+    (
         "[[defence]]",
         "defence",
         "Any number; each is an alternative that is audited on its own. `also = [{name = ...}]` adds others to it, "
