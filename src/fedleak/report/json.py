@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -63,15 +64,35 @@ def read(folder: Path) -> Audit:
         raise TraceError(
             f"{path}: damaged, or not a result of Fedleak ({error}); run `fedleak score` to make it again"
         ) from error
-    for position, detail in enumerate(audit.details):
-        people = len(detail.confusion_users)
-        square = len(detail.confusion) == people and all(len(row) == people for row in detail.confusion)
-        if len(detail.recall) != len(detail.precision) or not square:
+    for place, ragged in _ragged(audit):
+        if ragged:
             raise TraceError(
-                f"{path}: damaged: details[{position}] has lists whose lengths disagree; run `fedleak score` to make "
-                "it again"
+                f"{path}: damaged: {place} has lists whose lengths disagree; run `fedleak score` to make it again"
             )
     return audit
+
+
+def _ragged(audit: Audit) -> Iterator[tuple[str, bool]]:
+    """Every place whose lists must fit each other, and whether they do not."""
+    for i, detail in enumerate(audit.details):
+        people, values, claims = len(detail.confusion_users), len(detail.values), detail.claims
+        fits = [len(detail.recall) == len(detail.precision), len(detail.confusion) == people]
+        fits += [len(row) == people for row in detail.confusion]
+        fits += [len(value.answered) == values for value in detail.values]
+        if claims is not None:
+            fits.append(len(claims.yes) == len(claims.no) == len(claims.edges) - 1)
+        yield f"details[{i}]", not all(fits)
+    for i, analysis in enumerate(audit.analyses):
+        fits = [len(row) == len(analysis.columns) for row in analysis.rows]
+        for drawn in analysis.figures:
+            for series in drawn.series:
+                beside = (series.y, series.low, series.high, series.labels)
+                fits += [len(values) == len(series.x) for values in beside if values is not None]
+            if drawn.cells is not None:
+                fits += [drawn.y_ticks is None or len(drawn.cells) == len(drawn.y_ticks)]
+                wide = len(drawn.x_ticks) if drawn.x_ticks is not None else len(drawn.cells[0]) if drawn.cells else 0
+                fits += [len(row) == wide for row in drawn.cells]
+        yield f"analyses[{i}]", not all(fits)
 
 
 def _in_order(audit: Audit) -> list[Score]:

@@ -220,14 +220,20 @@ def untested(plan: Plan) -> list[Untested]:
         for name in registry.names("adversary")
         if name not in seen_by
     ]
+    asked = {game.name for game in plan.games}
+    rest += [
+        Untested(what=f"game {name}", why=f"no attack of the plan asks: {registry.load('game', name).summary}")
+        for name in registry.names("game")
+        if name not in asked
+    ]
     if len(plan.seeds) < 3:
         rest.append(Untested(what="variation between runs", why=f"the plan trains with {len(plan.seeds)} seed(s) only"))
     if not plan.audit.controls:
         rest.append(Untested(what="the IID control", why="the plan leaves it out"))
     rest.append(
         Untested(
-            what="anything but naming the sender of an update",
-            why="whether a record was used, what it said, and what a client's data looks like need other attacks",
+            what="anything that no game asks",
+            why="an audit speaks only of the questions it was given",
         )
     )
     return rest

@@ -112,13 +112,14 @@ def precision_at(k: int, played: Sequence[Played], *, level: float, permutations
     values, chances, nulls, named = [], [], [], dict[str, float]()
     for one in played:
         names, claims, fits = per_person(one)
-        chosen = _chosen(claims, min(k, len(claims)))
-        for name, share in zip(names, chosen / len(played), strict=True):
+        most = min(k, len(claims))
+        chosen = _chosen(claims, most)
+        for name, share in zip(names, chosen / most / len(played), strict=True):
             named[name] = named.get(name, 0.0) + float(share)
-        values.append(float(fits @ chosen))
+        values.append(float(fits @ chosen) / most)
         chances.append(float(fits.mean()))
         order = np.argsort(derive(one.seed, "null", f"p{k}").random((permutations, len(fits))), axis=1)
-        nulls.append(fits[order] @ chosen)
+        nulls.append(fits[order] @ chosen / most)
     value = float(np.mean(values))
     trials = 1 / sum(share * share for share in named.values())  # Kish (1965): fewer where seeds name the same people
     return measured(
@@ -142,8 +143,8 @@ def per_person(one: Played) -> tuple[list[str], Weights, Weights]:
 
 
 def _chosen(claims: Weights, k: int) -> Weights:
-    """How much of each person is among the k highest, as shares of k; ties are broken at random in expectation."""
+    """How much of each person is among the k highest; ties are broken at random in expectation."""
     ranking = Ranking.of(claims.astype(np.float32))
     share = np.empty(len(claims))
     share[ranking.order] = np.clip((k - ranking.first) / (ranking.last - ranking.first + 1), 0, 1)
-    return share / k
+    return share
