@@ -9,7 +9,7 @@ import numpy as np
 
 from fedleak.attacks.attribute.labels import classes, values
 from fedleak.attacks.deanonymize.one_layer import OneLayer
-from fedleak.attacks.features import labelled, spread
+from fedleak.attacks.features import features, labelled, spread
 from fedleak.attacks.network import Network, fit
 from fedleak.core import FloatArray
 from fedleak.games.game import Questions
@@ -30,9 +30,9 @@ class AttributeMlp(Network, OneLayer):
 
     def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
         """Score every value by the network's probability."""
-        data = labelled(view, questions, self.layer)
-        present, target = classes(values(questions, data.who))
-        identity = np.unique(data.who, return_inverse=True)[1]
+        data, who = features(view, questions, self.layer), view.updates.shadow[labelled(view)]
+        present, target = classes(values(questions, who))
+        identity = np.unique(who, return_inverse=True)[1]
         scores, *_ = fit(data.known, [target, identity] if self.joint else [target], self, rng)(data.asked)
         return spread(scores, present, len(questions.options))
 

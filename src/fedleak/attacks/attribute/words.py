@@ -10,9 +10,8 @@ from msgspec import Meta
 from sklearn.linear_model import LogisticRegression
 
 from fedleak.attacks.attribute.labels import classes, values
-from fedleak.attacks.features import spread, unit
+from fedleak.attacks.features import gather, labelled, spread, unit
 from fedleak.core import FloatArray, IntArray, Power, Sight, Task
-from fedleak.errors import AttackError
 from fedleak.games.game import Questions
 from fedleak.trace.prior import Prior
 from fedleak.views.view import View
@@ -40,12 +39,11 @@ class AttributeWords:
 
     def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
         """Score every value by a linear model's probability."""
-        shadows = np.flatnonzero(view.updates.shadow >= 0)
-        if len(shadows) == 0:
-            raise AttackError("no labelled update exists; train more rounds, or give the adversary more people")
-        present, target = classes(values(questions, view.updates.shadow[shadows]))
+        shadows = labelled(view)
+        who = view.updates.shadow[shadows]
+        present, target = classes(values(questions, who))
         # The same weight to every person: who was selected more often is not more typical of a group.
-        _, person, count = np.unique(view.updates.shadow[shadows], return_inverse=True, return_counts=True)
+        _, person, count = np.unique(who, return_inverse=True, return_counts=True)
         known, asked = vocabulary(view, shadows), vocabulary(view, questions.updates)
         mean = known.mean(axis=0)
         model = LogisticRegression(C=self.cost, max_iter=2000)
@@ -54,14 +52,19 @@ class AttributeWords:
 
 
 def vocabulary(view: View, rows: IntArray) -> FloatArray:
-    """Which rows of the first layer moved (1 or 0), beside the output bias update scaled to length one."""
+    """Which rows of the first layer moved (1 or 0), beside the output bias update scaled to length one.
+
+    The rows of the view come in rising order.
+    """
     first, last = view.layout[0], view.layout[-1]
-    height = first.tensors[0][1][0]
-    table = view.updates.layer(first.name)
-    moved = np.empty((len(rows), height), dtype=np.float32)
-    for i, row in enumerate(rows):  # one at a time: the embedding is by far the largest layer
-        moved[i] = (table[row, first.span(first.tensors[0][0])].reshape(height, -1) != 0).any(axis=1)
+    name, (height, *_) = first.tensors[0]
+
+    def moved(block: FloatArray) -> FloatArray:
+        return np.asarray(block[:, first.span(name)].reshape(len(block), height, -1).any(axis=2), dtype=np.float32)
+
+    used = gather(view, first.name, rows, moved, height)
     if "bias" not in dict(last.tensors):
-        return moved
-    bias = np.asarray(view.updates.layer(last.name)[:, last.span("bias")][rows], dtype=np.float32)
-    return np.concatenate([moved, unit(bias)], axis=1)
+        return used
+    span = last.span("bias")
+    bias = gather(view, last.name, rows, lambda block: unit(block[:, span]), span.stop - span.start)
+    return np.concatenate([used, bias], axis=1)

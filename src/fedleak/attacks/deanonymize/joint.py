@@ -37,7 +37,7 @@ class Joint(Network, OneLayer):
     def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
         """Score every option by the probability of the identity head."""
         data = features(view, questions, self.layer)
-        candidate = labelled(view, questions, self.layer).who
+        candidate = view.updates.shadow[labelled(view)]
         classes, target = np.unique(data.who, return_inverse=True)
         heads = [column[candidate] for column in self._known(prior)]
         scores, *_ = fit(data.known, [target, *heads], self, rng)(data.asked)
