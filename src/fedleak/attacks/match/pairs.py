@@ -40,7 +40,7 @@ class PairNetwork:
     batch: Annotated[int, Meta(ge=1, description="pairs in a step")] = 64
     epochs: Annotated[
         int, Meta(ge=1, description="how often new pairs are drawn: each labelled update in a right and a wrong one")
-    ] = 20
+    ] = 10
 
 
 def asked_pairs(view: View, questions: Questions, layer: str) -> tuple[FloatArray, IntArray]:

@@ -43,6 +43,7 @@ class MatchText(PairNetwork, OneLayer):
         Literal["hashed", "sentence"],
         Meta(description="vectors of sentences: hashed words, or a language model (extra `text`)"),
     ] = "hashed"
+    epochs: Annotated[int, Meta(ge=1, description="how often every labelled update is paired with two texts")] = 20
 
     def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
         """Score every pair of update and text by the network's logit."""
