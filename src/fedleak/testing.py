@@ -8,11 +8,13 @@
 Two kinds of trace are made for it. In a *null trace* every device's updates resemble each other, but an anonymous
 device has nothing in common with its owner's prior data, so nothing can be found. In a *planted-leak trace* both carry
 the owner's signature, class mix and style, which the prior's pictures show, so an attack that finds nothing is broken.
+For attacks that train the shared model any further, the same is done with a real federation of made-up people.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +23,17 @@ import numpy.typing as npt
 
 from fedleak import registry
 from fedleak.attacks.attack import Attack
-from fedleak.core import FloatArray, IntArray, Layer, Layout, Params, Task, UserId, derive
-from fedleak.federation.federation import Round
+from fedleak.core import FloatArray, IntArray, Layer, Layout, Params, Sight, Task, UserId, derive
+from fedleak.federation.federation import Round, devices, initial, train
+from fedleak.federation.model import Signature
+from fedleak.federation.models.mlp import Mlp
 from fedleak.games.game import Asked
-from fedleak.population.population import Examples
+from fedleak.plan.configure import plain
+from fedleak.plan.plan import FederationPlan
+from fedleak.population.population import Examples, Share, User
 from fedleak.score.score import Measured, Played, check, measure
 from fedleak.trace.header import Header
-from fedleak.trace.prior import Prior
+from fedleak.trace.prior import Background, Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth
 from fedleak.trace.writer import TraceWriter
@@ -36,9 +42,12 @@ from fedleak.views.view import View
 
 __all__ = ["ContractBroken", "check_attack", "null_trace", "planted_trace"]
 
-USERS, ROUNDS, PER_ROUND, CLASSES = 12, 40, 8, 10
+USERS, ROUNDS, PER_ROUND, CLASSES, INPUTS = 12, 40, 8, 10, 6
+ABOUT: tuple[Mapping[str, str], ...] = tuple({"group": ("even", "odd")[i % 2]} for i in range(USERS))
+# What games ask that cannot be played without being told.
+SETTINGS: Mapping[str, Mapping[str, Any]] = {"attribute": {"attribute": "group"}, "profile": {"trait": "marked"}}
 LAYOUT: Layout = (
-    Layer("hidden", (("weight", (8, 6)), ("bias", (8,)))),
+    Layer("hidden", (("weight", (8, INPUTS)), ("bias", (8,)))),
     Layer("out", (("weight", (CLASSES, 8)), ("bias", (CLASSES,)))),
 )
 
@@ -54,7 +63,8 @@ def check_attack(attack: Attack, folder: Path) -> None:
     null traces, above chance on planted leaks.
     """
     adversary = weakest(attack)
-    planted = [planted_trace(folder / f"planted-{seed}", seed) for seed in range(2)]
+    write = write_federation if Sight.SNAPSHOTS in attack.needs else write_run
+    planted = [write(folder / f"planted-{seed}", seed, leak=True) for seed in range(2)]
     before = digest(planted[0])
     first, again = play(attack, adversary, planted[0], 0), play(attack, adversary, planted[0], 0)
     if not np.array_equal(first.claims, again.claims):
@@ -67,7 +77,7 @@ def check_attack(attack: Attack, folder: Path) -> None:
             f"{attack.name}: a planted leak was not found (AP {found.value:.2f} [{found.low:.2f}, {found.high:.2f}], "
             f"chance {found.chance:.2f})"
         )
-    nulls = [null_trace(folder / f"null-{seed}", seed) for seed in range(4)]
+    nulls = [write(folder / f"null-{seed}", seed, leak=False) for seed in range(4)]
     nothing = measured([play(attack, adversary, trace, seed) for seed, trace in enumerate(nulls)])
     if nothing.low > nothing.chance:
         raise ContractBroken(
@@ -101,7 +111,7 @@ def weakest(attack: Attack) -> Adversary:
 
 def play(attack: Attack, adversary: Adversary, run: Path, seed: int) -> Played:
     """Play an attack once and pair its claims with the truth."""
-    game = registry.load("game", attack.game)()
+    game = registry.load("game", attack.game)(**SETTINGS.get(attack.game, {}))
     trace, truth, prior = Trace.open(run / "trace"), Truth.load(run / "truth"), Prior.load(run / "prior")
     asked: Asked = game.ask(trace, truth, prior, derive(seed, "game"))
     questions, answers = asked.questions, asked.answers
@@ -148,13 +158,14 @@ def write_run(folder: Path, seed: int, *, leak: bool) -> Path:
     Truth(
         users=users,
         device_user={name: users[i % USERS] for i, name in enumerate(names)},
-        attributes={user: {} for user in users},
+        attributes=dict(zip(users, ABOUT, strict=True)),
     ).save(folder / "truth")
     Prior(
         candidates=users,
         examples=tuple(examples(mix, style, rng) for mix, style in zip(mixes, styles, strict=True)),
         task=Task.CLASSIFY,
         outputs=CLASSES,
+        attributes=ABOUT,
     ).save(folder / "prior")
     header = Header(
         fingerprint=f"contract-{seed}-{leak}",
@@ -204,3 +215,57 @@ def examples(mix: FloatArray, style: npt.NDArray[np.float64], rng: np.random.Gen
     y, x = np.mgrid[-5.5:6, -5.5:6]
     stroke = np.clip(2 + thickness - np.abs(x + slant * y), 0, 1) * (np.abs(y) < 5)
     return Examples(x=stroke[:, None].astype(np.float32), y=labels.astype(np.int64))
+
+
+def write_federation(folder: Path, seed: int, *, leak: bool) -> Path:
+    """Train a small federation and record it; without a leak, everybody's anonymous device holds a stranger's data."""
+    rng = derive(seed, "contract federation", leak)
+    teacher = rng.normal(size=(INPUTS - 1, CLASSES))
+
+    def draw(mean: FloatArray, count: int) -> Examples:
+        x = (mean + rng.normal(size=(count, INPUTS))).astype(np.float32)
+        # Labels do not depend on the first input, which alone is what is marked.
+        return Examples(x=x, y=(x[:, 1:] @ teacher).argmax(axis=1))
+
+    def marked(data: Examples) -> npt.NDArray[np.int8]:
+        return (data.x[:, 0] > 0).astype(np.int8)
+
+    people, strangers = rng.normal(scale=0.3, size=(2, USERS, INPUTS)).astype(np.float32)
+    for group in (people, strangers):
+        group[:, 0] = rng.permutation(np.where(np.arange(USERS) < USERS // 3, 3, -3))
+    users = [User(UserId(f"user-{i:02}"), draw(mean, 40), ABOUT[i]) for i, mean in enumerate(people)]
+    held = [draw(mean, 40) for mean in (people if leak else strangers)]
+    members = devices([Share(user, user.examples, mine) for user, mine in zip(users, held, strict=True)], seed)
+    Truth(
+        users=tuple(user.id for user in users),
+        device_user={device.id: device.user for device in members},
+        attributes={user.id: user.attributes for user in users},
+        traits={user.id: {"marked": float(marked(user.examples).mean())} for user in users},
+    ).save(folder / "truth")
+    public = draw(np.where(rng.random((400, INPUTS)) < 0.5, 2, -2).astype(np.float32), 400)
+    Prior(
+        candidates=tuple(user.id for user in users),
+        examples=tuple(user.examples for user in users),
+        task=Task.CLASSIFY,
+        outputs=CLASSES,
+        attributes=ABOUT,
+        background=Background(examples=public, shows={"marked": marked(public)}),
+    ).save(folder / "prior")
+    architecture = Mlp(hidden=(8,))
+    model = architecture.build(Signature(Task.CLASSIFY, (INPUTS,), CLASSES))
+    plan = FederationPlan(rounds=ROUNDS, fraction=PER_ROUND / (2 * USERS), lr=0.1, batch=10)
+    header = Header(
+        fingerprint=f"contract federation-{seed}-{leak}",
+        rounds=ROUNDS,
+        task=Task.CLASSIFY,
+        model="mlp",
+        layout=model.layout,
+        devices=tuple(device.id for device in members),
+        shadow=tuple(device.shadow for device in members),
+        settings={**plain(plan), "architecture": plain(architecture), "input_shape": [INPUTS], "outputs": CLASSES},
+    )
+    writer = TraceWriter.open(folder / "trace", header)
+    writer.start(initial(model, seed))
+    for done in train(model, members, plan, (), None, seed):
+        writer.append(done)
+    return folder
