@@ -1,0 +1,80 @@
+"""Which anonymous updates come from one device, without being told.
+
+An update resembles the others of its device more than anybody's prior data, because they were trained on the same
+examples. Joined, a device's updates are named together, and the accidents of each round average out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fedleak.core import FloatArray, IntArray
+
+__all__ = ["Joining", "agglomerate", "groups", "threshold"]
+
+_NEVER = np.float32(-1e9)
+_WORSE = 3  # how many right joinings a wrong one undoes: it mixes two people up for good
+
+
+@dataclass(frozen=True, slots=True)
+class Joining:
+    """Two groups that became one, named by an update of each."""
+
+    one: int
+    other: int
+    similarity: float
+
+
+def agglomerate(similarity: FloatArray, rounds: IntArray) -> list[Joining]:
+    """Join the two groups with the largest mean similarity, again and again, most similar first.
+
+    A device sends one update a round, so groups that share a round are never joined.
+    """
+    table = np.array(similarity, dtype=np.float32)
+    table[rounds[:, None] == rounds[None, :]] = _NEVER
+    size = np.ones(len(table), dtype=np.float32)
+    here = np.arange(len(table))
+    best = table.argmax(axis=1)
+    value = table[here, best]
+    joined = []
+    for _ in range(len(table) - 1):
+        i = int(value.argmax())
+        if value[i] <= 0:
+            break
+        j = int(best[i])
+        joined.append(Joining(i, j, float(value[i])))
+        row = (size[i] * table[i] + size[j] * table[j]) / (size[i] + size[j])
+        row[(table[i] <= _NEVER / 2) | (table[j] <= _NEVER / 2)] = _NEVER
+        size[i] += size[j]
+        table[i] = table[:, i] = row
+        table[j] = table[:, j] = _NEVER
+        value[j] = _NEVER
+        stale = np.flatnonzero((value > _NEVER / 2) & ((best == i) | (best == j)))
+        stale = np.union1d(stale, [i])
+        best[stale] = table[stale].argmax(axis=1)
+        value[stale] = table[stale, best[stale]]
+        # A mean lies between its terms, so no other row's best can have become better than it was.
+    return joined
+
+
+def groups(joined: list[Joining], updates: int, least: float) -> IntArray:
+    """The group of every update, when joining stops at the first similarity below `least`."""
+    member = np.arange(updates)
+    for joining in joined:
+        if joining.similarity < least:
+            break
+        member[member == member[joining.other]] = member[joining.one]
+    return np.unique(member, return_inverse=True)[1].astype(np.int64)
+
+
+def threshold(joined: list[Joining], who: npt.NDArray[np.int64]) -> float:
+    """Where joining should have stopped for the adversary's own devices, of which it knows the answer."""
+    gains = np.cumsum([1 if who[j.one] == who[j.other] else -_WORSE for j in joined])
+    if not len(gains) or gains.max() <= 0:
+        return np.inf
+    last = int(np.flatnonzero(gains == gains.max())[-1])
+    after = joined[last + 1].similarity if last + 1 < len(joined) else 0.0
+    return (joined[last].similarity + min(after, joined[last].similarity)) / 2

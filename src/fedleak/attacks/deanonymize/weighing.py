@@ -1,0 +1,84 @@
+"""From evidence to probabilities: weights that are learnt on the adversary's own data, and one person a device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import scipy.optimize
+from scipy.special import log_softmax, logsumexp
+
+from fedleak.core import FloatArray, IntArray
+
+__all__ = ["Trial", "weigh", "level_of_strangers", "one_to_one"]
+
+Table = npt.NDArray[np.float64]
+
+_RIDGE = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """Groups of updates whose sender the adversary knows, scored against people by every kind of evidence."""
+
+    scores: FloatArray  # (evidence, groups, people)
+    right: IntArray
+
+
+def weigh(trials: Sequence[Trial]) -> Table:
+    """Weights under which the softmax of the summed evidence gives the right people the most probability."""
+    kinds = trials[0].scores.shape[0]
+    # On one scale, so that one starting point and one penalty serve all.
+    scale = np.array([np.mean([trial.scores[kind].std() for trial in trials]) or 1.0 for kind in range(kinds)])
+    scaled = [trial.scores / scale[:, None, None] for trial in trials]
+
+    def surprise(weights: Table) -> tuple[float, Table]:
+        total, slope, n = 0.0, np.zeros(kinds), 0
+        for scores, trial in zip(scaled, trials, strict=True):
+            logs = log_softmax(np.tensordot(weights, scores, 1), axis=1)
+            rows = np.arange(len(trial.right))
+            total -= logs[rows, trial.right].sum()
+            expected = (scores * np.exp(logs)).sum(axis=2)
+            slope -= (scores[:, rows, trial.right] - expected).sum(axis=1)
+            n += len(rows)
+        return total / n + _RIDGE * float(weights @ weights), slope / n + 2 * _RIDGE * weights
+
+    found = scipy.optimize.minimize(surprise, np.ones(kinds), jac=True, method="L-BFGS-B", bounds=[(0, None)] * kinds)
+    return np.asarray(np.maximum(found.x, 1e-3) / scale)
+
+
+def level_of_strangers(trials: Sequence[Trial], weights: Table, seen: int) -> float:
+    """How much evidence, over all people with prior data, tells best whether somebody is one of them.
+
+    The trials of people after the first `seen` play the strangers.
+    """
+    mass, known = [], []
+    for trial in trials:
+        logits = np.tensordot(weights, trial.scores, 1)[:, :seen]
+        mass.append(logsumexp(logits, axis=1))
+        known.append(trial.right < seen)
+    total, inside = np.concatenate(mass), np.concatenate(known)
+    levels = np.sort(total)
+    right = [np.mean(total[inside] >= x) + np.mean(total[~inside] < x) for x in levels]
+    return float(levels[int(np.argmax(right))])
+
+
+def one_to_one(logits: Table, sizes: IntArray, people: int) -> Table:
+    """Log-probabilities when everybody has one device and all send about equally often.
+
+    Rows (groups) sum to one; the columns of the first `people` are drawn towards equal numbers of updates in turn
+    (Sinkhorn and Knopp, 1967), which is a soft form of assigning groups to people: a person whom one group fits well
+    is no longer free for another. Columns after them (strangers) may take any number.
+    """
+    logs = log_softmax(logits, axis=1)
+    if people < 2:
+        return logs
+    weight = np.log(sizes)[:, None]
+    fair = np.log(max(1.0, float(sizes.sum())) / people)
+    for _ in range(50):
+        taken = logsumexp(logs[:, :people] + weight, axis=0)
+        logs[:, :people] += np.minimum(0, fair - taken)
+        logs = log_softmax(logs, axis=1)
+    return logs

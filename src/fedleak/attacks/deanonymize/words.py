@@ -1,0 +1,66 @@
+"""Which words a device used at all: the rows of an embedding that its update moved.
+
+A word that is not on the device leaves its row where it was, to the last bit. Comparing that with the words of each
+person's prior needs no training. How much it says depends on how much text there is, so it is one kind of evidence
+among others.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from fedleak.attacks.features import gather
+from fedleak.core import FloatArray, IntArray, Layer, Layout
+from fedleak.population.population import Examples
+from fedleak.views.view import View
+
+__all__ = ["word_layer", "moved", "counts", "likelihood"]
+
+Flags = npt.NDArray[np.bool_]
+
+_FULL = 0.98  # where nearly every row moves (noise, weight decay), nothing can be read off
+
+
+def word_layer(layout: Layout, examples: Examples) -> Layer | None:
+    """The layer with one row per word, if the model reads words and has one that is looked up before anything else."""
+    first = layout[0]
+    if not np.issubdtype(examples.x.dtype, np.integer) or len(first.tensors) != 1 or len(first.tensors[0][1]) != 2:
+        return None
+    return first
+
+
+def moved(view: View, layer: Layer, wanted: IntArray) -> Flags | None:
+    """(wanted, words): which rows each of these updates (in rising order) moved; None where nearly all did."""
+    words, width = layer.tensors[0][1]
+    found = gather(
+        view,
+        layer.name,
+        wanted,
+        lambda rows: np.asarray(rows.reshape(len(rows), words, width).any(axis=2), dtype=np.float32),
+        words,
+    )
+    flags: Flags = found > 0
+    return None if flags.mean() > _FULL else flags
+
+
+def counts(examples: Examples, words: int) -> FloatArray:
+    """How often each word is read by the model; 0 pads."""
+    tokens = examples.x[:, :-1] if examples.y is None else examples.x  # the last word is only predicted
+    found = np.bincount(tokens[tokens > 0].ravel().astype(np.int64), minlength=words)[:words]
+    return found.astype(np.float32)
+
+
+def likelihood(used: Flags, known: FloatArray) -> FloatArray:
+    """(devices, people): the mean log-probability, over words, of just these words being used.
+
+    Each of as many words as the prior has is drawn from the person's frequencies, which are mixed half and half with
+    everyone's: nobody has used all of their words before.
+    """
+    total = known.sum(axis=1, keepdims=True)
+    everyone = (known.sum(axis=0) + 0.5) / (known.sum() + 0.5 * known.shape[1])
+    share = 0.5 * known / np.maximum(total, 1) + 0.5 * everyone
+    absent = total * np.log1p(-np.minimum(share, 1 - 1e-6))  # log of the probability that a word never comes up
+    absent = np.minimum(absent, -1e-6)
+    present = np.log(-np.expm1(absent))
+    return np.asarray((used @ present.T + (~used) @ absent.T) / known.shape[1], dtype=np.float32)

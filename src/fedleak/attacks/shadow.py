@@ -1,0 +1,125 @@
+"""What a server can do without anybody's help: train each person's prior data on the models it sent out.
+
+A shadow device takes part in few rounds. But whoever has the snapshots can train the same data on any of them, whole
+and in halves: the wholes say what a person's updates look like, the halves how much they depend on which of the
+person's examples are at hand, which is what lies between the data that is known and the data on the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from fedleak import registry
+from fedleak.core import FloatArray, IntArray, derive
+from fedleak.errors import PlanError
+from fedleak.federation.engines.batches import Pool
+from fedleak.federation.engines.embedded import Embedded, one_thread
+from fedleak.federation.model import Model, Signature
+from fedleak.plan.configure import configure
+from fedleak.plan.plan import FederationPlan
+from fedleak.population.population import Examples
+from fedleak.trace.prior import Prior
+from fedleak.views.view import View
+
+__all__ = ["Retrained", "rebuilt", "retrain", "halves", "WHOLE"]
+
+WHOLE = -1
+
+Reduce = Callable[[Mapping[str, FloatArray]], FloatArray]
+
+
+@dataclass(frozen=True, slots=True)
+class Retrained:
+    """Updates that the server made itself, one row each."""
+
+    rows: FloatArray
+    who: IntArray  # candidate
+    part: IntArray  # WHOLE, or 2 s and 2 s + 1 for the two halves of the s-th division
+    round: IntArray  # the round whose starting model was trained
+
+
+def rebuilt(view: View) -> Model | None:
+    """Build the model from what every participant is sent; None where that does not say how.
+
+    Code that a trace names is never run: a model of the user's own is not rebuilt, and neither is one that a defence
+    changed so that its layers are others.
+    """
+    recipe = view.settings.get("architecture")
+    if not isinstance(recipe, Mapping) or recipe.get("name") not in registry.names("model") or "target" in recipe:
+        return None
+    try:
+        architecture = configure(
+            registry.load("model", recipe["name"]), {k: v for k, v in recipe.items() if k != "name"}, "trace"
+        )
+        signature = Signature(view.task, tuple(view.settings["input_shape"]), int(view.settings["outputs"]))
+        model: Model = architecture.build(signature)
+    except PlanError:
+        return None
+    return model if model.layout == view.layout else None
+
+
+def retrain(
+    view: View, model: Model, prior: Prior, snapshots: int, divisions: int, reduce: Reduce, seed: int
+) -> Retrained:
+    """Train every candidate's data on evenly spaced snapshots; each update is reduced before the next snapshot.
+
+    The divisions take turns, so that a half meets several snapshots, as a device does.
+    """
+    settings = _settings(view)
+    rounds = np.unique(np.linspace(1, view.rounds, min(snapshots, view.rounds)).round().astype(np.int64))
+    divided = [
+        [halves(examples, derive(seed, "halves", c, s)) for s in range(divisions)]
+        for c, examples in enumerate(prior.examples)
+    ]
+    rows, parts = [], []
+    for turn, number in enumerate(rounds.tolist()):
+        s = turn % divisions
+        data: list[Examples] = []
+        for whole, cut in zip(prior.examples, divided, strict=True):
+            # A half comes twice, so that it makes as many steps as a whole does.
+            data += [whole, *(Examples.concat([half, half]) for half in cut[s])]
+        parts.append(np.tile([WHOLE, 2 * s, 2 * s + 1], len(prior.examples)))
+        rows.append(reduce(_updates(view, model, settings, data, number, seed)))
+    people = np.repeat(np.arange(len(prior.examples)), 3)
+    return Retrained(
+        np.concatenate(rows), np.tile(people, len(rounds)), np.concatenate(parts), np.repeat(rounds, len(people))
+    )
+
+
+def _updates(
+    view: View, model: Model, settings: FederationPlan, data: Sequence[Examples], number: int, seed: int
+) -> dict[str, FloatArray]:
+    engine = Embedded(model, view.task, settings, Pool.of(data, [str(i) for i in range(len(data))]), (), view.workers)
+    try:
+        with one_thread():
+            made = engine.updates(
+                view.snapshot(number - 1),
+                range(len(data)),
+                lambda stage, i: derive(seed, "retrain", stage, number, i),
+            )
+    finally:
+        engine.close()
+    return {name: np.nan_to_num(values.numpy()) for name, values in made.items()}
+
+
+def _settings(view: View) -> FederationPlan:
+    known = {f.name for f in fields(FederationPlan)}
+    table = {key: value for key, value in view.settings.items() if key in known and value is not None}
+    return configure(FederationPlan, table, "trace")
+
+
+def halves(examples: Examples, rng: np.random.Generator) -> tuple[Examples, Examples]:
+    """Divide examples as the prior is divided from the private data: by document, else evenly in every class."""
+    if len(examples) < 2:
+        return examples, examples
+    if examples.document is not None and len(found := np.unique(examples.document)) > 1:
+        first = np.isin(examples.document, rng.permutation(found)[: len(found) // 2])
+        return examples.take(np.flatnonzero(first)), examples.take(np.flatnonzero(~first))
+    order = rng.permutation(len(examples))
+    if examples.y is not None:
+        order = order[np.argsort(examples.y[order], kind="stable")]
+    start = int(rng.integers(2))
+    return examples.take(order[start::2]), examples.take(order[1 - start :: 2])
