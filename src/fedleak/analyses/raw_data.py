@@ -76,7 +76,8 @@ class RawData(OfAttack):
         # The record of raw data has one layer.
         varied = vary(plan, attacks=[replace(attack, layer="last")], games=[Identify()])
         most = int(np.median([len(share.private) for share in prepare_first(plan).shares]))
-        sizes = self.sizes or (*doubling(most), most)
+        # Everything that a person has makes one set only, which is too little to learn from and to ask about.
+        sizes = self.sizes or tuple(doubling(most))
         folder = out / "analyses" / self.name
         key = digest([settings_key(*varied.plays[0]), self.sets])[:8]
         paths = {(size, seed): folder / f"{key}-{size}-seed-{seed}.npz" for size in sizes for seed in plan.seeds}
