@@ -84,8 +84,8 @@ def lookup(table: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
 def drop(values: torch.Tensor, share: float, rngs: Sequence[np.random.Generator]) -> torch.Tensor:
     """Leave out a share of the values (clients, ...) and scale up the rest (Srivastava et al., 2014).
 
-    Each client has a generator of its own, so that its mask does not depend on whom it is computed with; without
-    generators (when a model is used, not trained) nothing is left out.
+    Each client draws its mask from a generator of its own. Without generators, when a model is used and not trained,
+    nothing is left out.
     """
     if not rngs or not share:
         return values
