@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -29,6 +30,11 @@ RUNS: tuple[tuple[dict[str, Any] | None, str | None, float], ...] = (
 
 def with_games(**changes: Any) -> Audit:
     """The audit; `changes` replaces any field of it."""
+    return msgspec.structs.replace(_audit(), **changes)
+
+
+@cache
+def _audit() -> Audit:
     scores: list[Score] = []
     details: list[Detail] = []
     for game, (_, metrics) in GAMES.items():
@@ -44,14 +50,13 @@ def with_games(**changes: Any) -> Audit:
             scores += [_score(played, metric, metrics[0], labels) for metric in metrics if applies(played, metric)]
             null = measure(played, metrics[0], level=0.95, permutations=60).null
             details.append(detail(played[0], labels, null))
-    audit = example(
+    return example(
         scores=scores,
         details=details,
         games={game: summary for game, (summary, _) in GAMES.items()},
         attacks={score.attack: "A small neural network on one layer." for score in scores},
         analyses=analyses(),
     )
-    return msgspec.structs.replace(audit, **changes)
 
 
 def play(game: str, skill: float, seed: int) -> Played:
@@ -92,7 +97,12 @@ def _attribute(skill: float, rng: np.random.Generator, seed: int) -> Played:
     return Played(seed, claims.astype(np.float32), right, groups, "attribute", who, PEOPLE)
 
 
-_PLAYS: Mapping[str, Any] = {"identify": _identify, "match": _match, "profile": _profile, "attribute": _attribute}
+_PLAYS: Mapping[str, Callable[[float, np.random.Generator, int], Played]] = {
+    "identify": _identify,
+    "match": _match,
+    "profile": _profile,
+    "attribute": _attribute,
+}
 
 
 def _score(played: list[Played], metric: str, headline: str, labels: Mapping[str, Any]) -> Score:

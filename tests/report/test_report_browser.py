@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from example_audit import example
+from example_games import with_games
 from headless import Browser, find
 
 from fedleak.report import html
@@ -23,6 +24,12 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     assert PROGRAM is not None
     with Browser(PROGRAM, tmp_path_factory.mktemp("profile")) as opened:
         yield opened
+
+
+@pytest.fixture(scope="module")
+def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A match, an attribute, a profile and an open world, and an analysis of each kind of figure."""
+    return html.write(with_games(title="Games"), tmp_path_factory.mktemp("games") / "report.html")
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +63,12 @@ def test_the_policy_stops_whatever_would_load_or_run(browser: Browser, page: Pat
     assert len([c for c in browser.complaints() if "Content Security Policy" in str(c)]) == 2
 
 
+@pytest.mark.parametrize("which", ["page", "games"])
 @pytest.mark.parametrize("width", [320, 360, 768])
-def test_the_page_never_scrolls_sideways(browser: Browser, page: Path, width: int) -> None:
-    browser.open(page, width=width, height=800)
+def test_the_page_never_scrolls_sideways(
+    browser: Browser, request: pytest.FixtureRequest, which: str, width: int
+) -> None:
+    browser.open(request.getfixturevalue(which), width=width, height=800)
     browser.value("document.querySelectorAll('details').forEach(part => part.open = true)")
     # On a phone the window itself grows with the widest part of a page, so it must still be as wide as asked for.
     assert browser.value("innerWidth") == width
@@ -67,9 +77,10 @@ def test_the_page_never_scrolls_sideways(browser: Browser, page: Path, width: in
     assert browser.value(f"{parts}.filter(part => part.getBoundingClientRect().right > {width + 1}).length") == 0
 
 
-def test_text_in_figures_stays_inside_its_figure(browser: Browser, page: Path) -> None:
+@pytest.mark.parametrize("which", ["page", "games"])
+def test_text_in_figures_stays_inside_its_figure(browser: Browser, request: pytest.FixtureRequest, which: str) -> None:
     for width in (360, 1200):
-        browser.open(page, width=width)
+        browser.open(request.getfixturevalue(which), width=width)
         browser.value("document.querySelectorAll('details').forEach(part => part.open = true)")
         outside = browser.value(
             """[...document.querySelectorAll('svg text')].filter(text => {
@@ -79,6 +90,27 @@ def test_text_in_figures_stays_inside_its_figure(browser: Browser, page: Path) -
                }).map(text => text.textContent)"""
         )
         assert outside == []
+
+
+def test_every_game_and_every_kind_of_figure_is_drawn(browser: Browser, games: Path) -> None:
+    browser.open(games)
+    assert browser.requests() == [games.as_uri()]
+    assert browser.complaints() == []
+    text = browser.value("document.body.innerText")
+    assert "the attack tells which is which in" in text
+    assert "area under the ROC curve (AUC)" in text
+    assert "A closer look" in text
+    drawn = browser.value("[...document.querySelectorAll('#analyses svg')].map(part => part.getBBox().height)")
+    assert len(drawn) == 5
+    assert min(drawn) > 100
+    # Marks are seen: they are painted, and with the colour of their series.
+    for kind in ("line", "band", "block", "solid", "hollow", "whisker", "heat", "cold", "answer"):
+        paint = browser.value(
+            f"(part => part && [getComputedStyle(part).fill, getComputedStyle(part).stroke].join())"
+            f"(document.querySelector('svg .{kind}'))"
+        )
+        assert paint, kind
+        assert re.search(r"rgb\((?!0, 0, 0\))", paint), (kind, paint)
 
 
 def test_dark_and_light_both_have_readable_text(browser: Browser, page: Path) -> None:

@@ -4,17 +4,18 @@ import re
 import stat
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from xml.etree import ElementTree
 
 import msgspec
 import pytest
 from example_audit import NOISE, example
+from example_games import analyses, with_games
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedleak.report import html, json, svg
-from fedleak.score.result import Audit
+from fedleak.report import analysis_figures, html, json, svg
+from fedleak.score.result import Analysis, Audit, Figure, Series
 
 HOSTILE = "<script>alert(1)</script>"
 BREAKOUT = "\"'><img src=x onerror=alert(2)>"
@@ -102,6 +103,105 @@ def test_every_figure_is_well_formed_and_described(audit: Audit) -> None:
         assert root.get("aria-labelledby") == " ".join(str(child.get("id")) for child in root[:2])
         assert not re.search(r"\b(nan|inf)\b", drawing)
     assert len(names) == len(set(names))
+
+
+def test_every_game_has_its_own_columns_and_figures() -> None:
+    source = html.render(with_games())
+    tables = re.findall(r"<table class=\"stack\">\s*<caption>The strongest.*?</thead>", source, flags=re.DOTALL)
+    heads = [re.findall(r"<th[^>]*>(.*?)</th>", table)[2:-1] for table in tables]
+    assert heads == [
+        ["average precision", "chance", "times chance", "top-1", "unseen"],
+        ["average precision", "chance", "AUC"],
+        ["average precision", "chance", "times chance", "best 10"],
+        ["accuracy", "chance", "AP"],
+    ]
+    titles = re.findall(r"<svg[^>]*><title[^>]*>(.*?)</title>", source)
+    assert titles.count("Claims by the right answer") == 2 * 3  # match and profile, in three runs
+    assert titles.count("Which group was taken for which") == 3
+    assert titles.count("Who was taken for whom") == 3
+    text = Page(source).text
+    assert "area under the ROC curve (AUC)" in text
+    assert "precision among the 5 likeliest" in text
+    assert not re.search(r"\bsafe\b", text, flags=re.IGNORECASE)
+
+
+def test_an_analysis_gives_its_words_its_figures_and_every_number() -> None:
+    audit = with_games()
+    text = Page(html.render(audit)).text
+    for analysis in audit.analyses:
+        assert analysis.title in text
+        assert analysis.text in text
+        assert all(figure.title in text for figure in analysis.figures)
+        assert all(column in text for column in analysis.columns)
+    assert "1 0.080 0.040 0.13 0.041" in re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html.render(audit)))
+    assert "A closer look" not in Page(html.render(example())).text
+
+
+def test_words_in_a_figure_of_an_analysis_stay_text() -> None:
+    def swap(drawn: Figure) -> Figure:
+        named = [
+            msgspec.structs.replace(s, name=BREAKOUT, labels=[HOSTILE] * len(s.x) if s.labels else None)
+            for s in drawn.series
+        ]
+        ticks = {
+            name: None if getattr(drawn, name) is None else [BREAKOUT] * len(getattr(drawn, name))
+            for name in ("x_ticks", "y_ticks")
+        }
+        return msgspec.structs.replace(drawn, title=HOSTILE, x_label=BREAKOUT, y_label=HOSTILE, series=named, **ticks)
+
+    taken = [
+        Analysis(name=HOSTILE, title=HOSTILE, text=BREAKOUT, columns=[HOSTILE], rows=[[BREAKOUT]], figures=figures)
+        for figures in ([swap(f) for f in a.figures] for a in analyses())
+    ]
+    page = Page(html.render(example(analyses=taken)))
+    assert page.open == []
+    assert not {"script", "img"} & {tag for tag, _ in page.elements}
+    assert not [name for _, attributes in page.elements for name in attributes if name.startswith("on")]
+
+
+numbers = st.floats(-1e6, 1e6)
+
+
+@st.composite
+def figures(draw: st.DrawFn) -> Figure:
+    kind: Literal["lines", "scatter", "bars", "heatmap"] = draw(
+        st.sampled_from(["lines", "scatter", "bars", "heatmap"])
+    )
+    many = draw(st.integers(0, 6))
+    row = st.lists(numbers, min_size=many, max_size=many)
+    ticks = draw(st.none() | st.just([f"tick {i}" for i in range(max(many, 1))]))
+    if kind == "heatmap":
+        cells = st.lists(numbers | st.none(), min_size=many, max_size=many)
+        return Figure(kind="heatmap", title="t", x_label="x", y_label="y", cells=draw(st.lists(cells, max_size=4)))
+    series = [
+        Series(
+            name=f"s{i}",
+            x=[float(j) for j in range(many)] if ticks else draw(row),
+            y=draw(row),
+            low=(ends := draw(st.none() | row)),
+            high=ends,
+            reference=draw(st.booleans()),
+        )
+        for i in range(draw(st.integers(0, 12)))
+    ]
+    return Figure(
+        kind=kind,
+        title="t",
+        x_label="x",
+        y_label="y",
+        series=series,
+        x_ticks=ticks,
+        diagonal=draw(st.booleans()),
+        log_x=draw(st.booleans()),
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(drawn=figures())
+def test_any_figure_is_drawn_well_formed_and_with_finite_places(drawn: Figure) -> None:
+    source = analysis_figures.draw("f", drawn)
+    ElementTree.fromstring(source)
+    assert not re.search(r"\b(nan|inf)\b", source)
 
 
 def test_the_page_loads_nothing() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from example_audit import example
+from example_games import with_games
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -169,6 +170,43 @@ def test_lists_that_disagree_are_damage(tmp_path: Path, change: dict[str, Any]) 
     json.write(msgspec.structs.replace(audit, details=details), tmp_path)
     with pytest.raises(TraceError, match=r"details\[1\]"):
         json.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"rows": [["too", "few"]]},
+        {"figures": [{"series": [{"name": "s", "x": [1], "y": [1, 2]}]}]},
+        {"figures": [{"series": [{"name": "s", "x": [1], "y": [1], "labels": []}]}]},
+        {"figures": [{"cells": [[1, 2], [3]]}]},
+        {"figures": [{"cells": [[1, 2]], "y_ticks": ["one", "two"]}]},
+    ],
+)
+def test_an_analysis_that_could_not_be_drawn_is_damage(tmp_path: Path, change: dict[str, Any]) -> None:
+    path = json.write(with_games(scores=[], details=[]), tmp_path)
+    content = msgspec.json.decode(path.read_bytes())
+    common = {"kind": "lines", "title": "", "x_label": "", "y_label": ""}
+    change = {key: [{**common, **f} for f in value] if key == "figures" else value for key, value in change.items()}
+    content["analyses"][1].update(change)
+    path.write_bytes(msgspec.json.encode(content))
+    with pytest.raises(TraceError, match=r"analyses\[1\]"):
+        json.read(tmp_path)
+
+
+def test_a_whole_audit_of_games_is_read_back(tmp_path: Path) -> None:
+    audit = with_games()
+    json.write(audit, tmp_path)
+    back = json.read(tmp_path)
+    assert (back.details, back.analyses) == (audit.details, audit.analyses)
+    firsts: dict[str, Score] = {}
+    for score in back.scores:
+        firsts.setdefault(score.game, score)
+    assert {game: score.metric for game, score in firsts.items()} == {
+        "identify (seen=0.5)": "ap",
+        "match": "ap",
+        "profile": "ap",
+        "attribute": "top1",
+    }
 
 
 def test_a_missing_result_says_what_to_run(tmp_path: Path) -> None:

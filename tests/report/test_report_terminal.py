@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from example_audit import NOISE, example
+from example_games import with_games
 from rich.console import Console
 
 from fedleak.report import terminal
@@ -53,9 +54,58 @@ def test_every_score_of_the_headline_metric_is_in_the_table() -> None:
     assert "0.86 (-0.051 against no defence)" in text
 
 
+@pytest.fixture(scope="module")
+def games() -> Audit:
+    return with_games()
+
+
 @pytest.mark.parametrize("width", [60, 80, 200])
-def test_no_line_is_wider_than_the_terminal(width: int) -> None:
-    assert max(len(line) for line in shown(example(), width).splitlines()) <= width
+def test_no_line_is_wider_than_the_terminal(games: Audit, width: int) -> None:
+    for audit in (example(), games):
+        assert max(len(line) for line in shown(audit, width).splitlines()) <= width
+
+
+def test_every_game_is_told_in_its_own_words(games: Audit) -> None:
+    text = joined(shown(games))
+    for sentence in (
+        r"Out of 10 people whom the attacker has seen before, an update's sender is named correctly in \d+% of cases",
+        r"Updates of people it has never seen are told from the others with average precision 0\.\d+",
+        r"two updates of one person and two of different people, .* in \d+% of cases; guessing would manage 50%\.",
+        r"Of the 10 people whose updates fit the profile best, \d+% do fit it; guessing would find 20%\.",
+        r"Out of 3 groups, the one .* is named correctly in \d+% of cases; guessing would manage 50%\.",
+        r"attribute-mlp, accuracy: leaks: 0\.\d+",
+    ):
+        assert re.search(sentence, text), sentence
+
+
+def test_a_multiple_of_one_half_is_never_given(games: Audit) -> None:
+    strips = re.split(r"\n(?= +\w+ \[95% interval\])", shown(games))[1:]
+    heads = [strip.splitlines()[0].split() for strip in strips]
+    assert [head[3:] for head in heads] == [
+        ["chance", "times", "top-1", "unseen"],
+        ["chance", "AUC"],
+        ["chance", "times", "best", "10"],
+        ["chance", "AP"],
+    ]
+    assert "still above chance (0.51)" in joined(shown(games))
+    for strip in (strips[1], strips[3]):
+        assert not re.search(r"\d\.\dx", strip.split("questions a run")[0])
+
+
+def test_who_attacks_is_said_once_however_many_games_they_play(games: Audit) -> None:
+    text = joined(shown(games))
+    assert text.count("The server that runs the federation, curious but honest.") == 1
+    assert text.count("anonymous-server, as before") == 3
+
+
+def test_analyses_give_their_words_and_their_first_numbers(games: Audit) -> None:
+    text = shown(games)
+    for analysis in games.analyses:
+        assert analysis.title in text
+        assert analysis.text in joined(text)
+    assert re.search(r"^ +16 +0\.47 +0\.43 +0\.52 +0\.041$", text, re.MULTILINE)
+    assert re.search(r"^recurrent +2000 +-$", text, re.MULTILINE)
+    assert "4 more rows are in the report." in text
 
 
 def test_without_colour_nothing_but_the_colour_is_lost() -> None:

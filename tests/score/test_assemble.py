@@ -110,9 +110,15 @@ def test_combined_defences_are_described_together(audit: Any) -> None:
     assert set(audit.defences) == {"noise", "rand-aug"}
 
 
+def test_one_metric_of_each_attack_is_what_verdicts_are_about(audit: Any) -> None:
+    assert {s.metric for s in audit.scores if s.headline} == {"ap"}
+    assert not any(s.metric == "unseen" for s in audit.scores)  # a closed world
+
+
 def test_what_was_not_tested_is_named(audit: Any) -> None:
     said = {item.what for item in audit.untested}
-    assert {"attack reid-mlp", "adversary server", "variation between runs"} <= said
+    assert {"attack reid-mlp", "adversary server", "variation between runs", "game match"} <= said
+    assert "game identify" not in said
     assert "attack reid-knn" not in said
     assert [f.text for f in audit.findings] == ["two are one"]
 

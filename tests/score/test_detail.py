@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from played_games import attribute, match, open_world
 from sklearn.metrics import precision_recall_curve
 
 from fedleak.score.detail import detail
@@ -36,3 +37,33 @@ def test_the_curve_runs_through_points_of_scikit_learns() -> None:
     assert found.recall[-1] == 1
     assert 20 < len(found.recall) <= 60
     assert len(found.confusion_users) == 10
+
+
+def test_strangers_are_not_among_the_users_of_an_open_world() -> None:
+    one = open_world(1, 2.0)
+    found = detail(one, LABELS, np.zeros(20))
+    assert {user.user for user in found.users} == set(one.options[:-1])
+    assert not any(user.mistaken_for == "unseen" for user in found.users)
+    assert found.values == []
+    assert found.claims is None
+
+
+def test_claims_of_a_yes_or_no_game_are_counted_by_their_right_answer() -> None:
+    one = match(1, 2.0)
+    found = detail(one, {**LABELS, "game": "match"}, np.zeros(20))
+    assert found.claims is not None
+    assert (sum(found.claims.yes), sum(found.claims.no)) == (int(one.right.sum()), int((1 - one.right).sum()))
+    assert len(found.claims.edges) == len(found.claims.yes) + 1
+    middles = np.convolve(found.claims.edges, [0.5, 0.5], "valid")
+    assert np.average(middles, weights=found.claims.yes) > np.average(middles, weights=found.claims.no)
+    precision, recall, _ = precision_recall_curve(one.right, one.claims[:, 0])
+    known = {(round(float(r), 9), round(float(p), 9)) for r, p in zip(recall, precision, strict=True)}
+    assert all((round(r, 9), round(p, 9)) in known for r, p in zip(found.recall, found.precision, strict=True))
+
+
+def test_groups_stand_commonest_first_with_what_their_people_were_taken_for() -> None:
+    one = attribute(1, 50.0)
+    found = detail(one, {**LABELS, "game": "attribute"}, np.zeros(20))
+    assert [(value.value, value.people) for value in found.values] == [("a", 15), ("b", 10), ("c", 5)]
+    assert [value.right for value in found.values] == [1, 1, 1]
+    assert [value.answered for value in found.values] == np.eye(3).tolist()

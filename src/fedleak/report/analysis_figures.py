@@ -61,7 +61,7 @@ def _scatter(name: str, drawn: Figure) -> Markup:
     both = [*xs, *ys] if drawn.diagonal else None
     box = Box(_BOX.left, _BOX.top, _BOX.right, 340)
     y = Axis.around(both or ys or [0.0, 1.0], box.bottom, box.top)
-    x = scale(both or xs, drawn.x_ticks, drawn.log_x, box)
+    x = scale(both or xs, drawn.x_ticks, drawn.log_x and not drawn.diagonal, box)
     frame, bottom = grid(box, x, y, drawn.x_label, drawn.y_label)
     parts, entries = [frame], []
     if drawn.diagonal:
@@ -86,16 +86,17 @@ def _bars(name: str, drawn: Figure) -> Markup:
     bars = [series for series in drawn.series if not series.reference]
     levels = [series for series in drawn.series if series.reference]
     y = value_axis([0.0, *(value for series in drawn.series for value in _heights(series))], _BOX.bottom, _BOX.top)
-    names = drawn.x_ticks or [f"{value:g}" for value in sorted({value for series in bars for value in series.x})]
-    places = {value: place for place, value in enumerate(sorted({value for series in bars for value in series.x}))}
+    groups = sorted({value for series in drawn.series for value in series.x})
+    names = drawn.x_ticks or [f"{value:g}" for value in groups]
+    places = {value: value if drawn.x_ticks else float(place) for place, value in enumerate(groups)}
     x = scale([], names, False, _BOX)
     frame, bottom = grid(_BOX, x, y, drawn.x_label, drawn.y_label)
     parts, entries = [frame], []
     width = (x(1) - x(0)) * 0.72
     step = width / max(1, len(bars))
-    for number_, (series, mark) in enumerate(zip(bars, marks([series.name for series in bars]), strict=True)):
+    for place, (series, mark) in enumerate(zip(bars, marks([series.name for series in bars]), strict=True)):
         for i, value in enumerate(series.x):
-            left = x(value if drawn.x_ticks else places[value]) - width / 2 + step * number_
+            left = x(places[value]) - width / 2 + step * place
             top, foot = min(y(series.y[i]), y(0)), max(y(series.y[i]), y(0))
             note = el("title", _said(series, i))
             wide = max(step - 1.5, 1.0)
@@ -105,7 +106,7 @@ def _bars(name: str, drawn: Figure) -> Markup:
         entries.append((series.name, partial(_block, mark)))
     for series in levels:
         for value, height in zip(series.x, series.y, strict=True):
-            at = x(value if drawn.x_ticks else places.get(value, value))
+            at = x(places[value])
             parts.append(
                 el("line", x1=at - width / 2 - 4, x2=at + width / 2 + 4, y1=y(height), y2=y(height), class_="rule")
             )

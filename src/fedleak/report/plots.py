@@ -68,10 +68,10 @@ class Scale:
         return self.axis(math.log10(value) if self.log else value)
 
 
-def scale(values: Sequence[float], names: Sequence[str] | None, log: bool, box: Box, air: float = 0.0) -> Scale:
+def scale(values: Sequence[float], names: Sequence[str] | None, log: bool, box: Box) -> Scale:
     """A scale for these values: with names for whole numbers, logarithmic where asked and possible, or straight."""
     if names is not None:
-        axis = Axis(-0.5 - air, len(names) - 0.5 + air, box.left, box.right)
+        axis = Axis(-0.5, max(1, len(names)) - 0.5, box.left, box.right)
         return Scale(axis, False, tuple((float(place), printable(name)) for place, name in enumerate(names)))
     if log and min(values, default=0.0) > 0:
         axis = Axis.around([math.log10(value) for value in values], box.left, box.right)

@@ -43,7 +43,8 @@ def _ranked(
     def statistic(weights: Weights) -> Weights:
         rows = []
         for one, ranking, persons in zip(played, rankings, who, strict=True):
-            # Two different people both have to be drawn for their pair to be there; one person only once.
+            # Two different people both have to be drawn for their pair to be there, one person only once. The product
+            # of their weights is mildly conservative (Owen and Eckles, 2012, "Bootstrapping data arrays").
             pair = persons[:, 0] != persons[:, -1]
             every = weights[:, persons[:, 0]] * np.where(pair, weights[:, persons[:, -1]], 1.0)
             rows.append(metric(ranking, every * one.right, every))
