@@ -11,7 +11,7 @@ import numpy.typing as npt
 from fedleak.core import FloatArray, IntArray
 from fedleak.score.interval import Interval
 
-__all__ = ["Played", "Measured", "pooled", "traits", "measured"]
+__all__ = ["Played", "Measured", "pooled", "groups", "measured"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def pooled(played: Sequence[Played]) -> tuple[int, list[IntArray]]:
     return len(place), found
 
 
-def traits(played: Sequence[Played], people: int, who: Sequence[IntArray]) -> IntArray:
+def groups(played: Sequence[Played], people: int, who: Sequence[IntArray]) -> IntArray:
     """The answer that each person stands for, in all questions of all seeds; 0 for everyone where somebody has two."""
     answer = np.zeros(people, dtype=np.int64)
     for one, persons in zip(played, who, strict=True):

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedleak.core import IntArray, derive
 from fedleak.score.interval import by_resample, by_user, in_chunks
-from fedleak.score.played import Measured, Played, measured, pooled, traits
+from fedleak.score.played import Measured, Played, groups, measured, pooled
 from fedleak.score.ranking import Ranking, Weights
 from fedleak.score.tally import hits
 from fedleak.score.yes_no import dealt
@@ -71,7 +71,7 @@ def average_precision(played: Sequence[Played], *, level: float, permutations: i
         )
 
     questions, rng = max(len(one.right) for one in played), derive(played[0].seed, "interval", "ap")
-    interval = by_resample(statistic, traits(played, people, who), questions, level, rng)
+    interval = by_resample(statistic, groups(played, people, who), questions, level, rng)
     return measured(
         played,
         float(statistic(np.ones((1, people)))[0]),

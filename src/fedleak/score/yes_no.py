@@ -9,7 +9,7 @@ import numpy as np
 from fedleak.core import IntArray, derive
 from fedleak.errors import AttackError
 from fedleak.score.interval import by_resample, in_chunks, wilson
-from fedleak.score.played import Measured, Played, measured, pooled, traits
+from fedleak.score.played import Measured, Played, groups, measured, pooled
 from fedleak.score.ranking import Ranking, Weights
 
 __all__ = ["average_precision", "auc", "precision_at", "per_person", "dealt"]
@@ -51,7 +51,7 @@ def _ranked(
         return _mean(rows)
 
     questions, rng = max(len(one.right) for one in played), derive(played[0].seed, "interval", name)
-    interval = by_resample(statistic, traits(played, people, who), questions, level, rng)
+    interval = by_resample(statistic, groups(played, people, who), questions, level, rng)
     return measured(
         played,
         float(statistic(np.ones((1, people)))[0]),
