@@ -1,0 +1,152 @@
+"""What the contract does not ask of the attribute attacks: new people, exact vocabularies, two heads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedleak.attacks.attribute.mlp import AttributeJoint, AttributeMlp
+from fedleak.attacks.attribute.words import AttributeWords, vocabulary
+from fedleak.attacks.deanonymize.joint import Joint
+from fedleak.attacks.network import Network, fit
+from fedleak.core import FloatArray, Task, derive
+from fedleak.errors import AttackError
+from fedleak.federation.federation import devices, initial, train
+from fedleak.federation.model import Signature
+from fedleak.federation.models.recurrent import WordLm
+from fedleak.games.attribute import Attribute
+from fedleak.games.game import Questions
+from fedleak.plan.plan import FederationPlan
+from fedleak.population.population import Examples, Share, User
+from fedleak.score.score import Played, measure
+from fedleak.testing import planted_trace, play, weakest
+from fedleak.trace.header import Header
+from fedleak.trace.prior import Prior
+from fedleak.trace.reader import Trace
+from fedleak.trace.truth import Truth
+from fedleak.trace.writer import TraceWriter
+from fedleak.views.adversaries import ANONYMOUS_SERVER
+from fedleak.views.view import View
+
+WORDS, PEOPLE = 40, 16
+
+
+def rows(kind: int, rng: np.random.Generator) -> FloatArray:
+    centre = np.eye(6, dtype=np.float32)[kind]
+    return (centre + 0.1 * rng.normal(size=6)).astype(np.float32)
+
+
+def test_each_head_learns_its_own_column_and_skips_what_is_not_known() -> None:
+    rng = np.random.default_rng(0)
+    kind = rng.integers(0, 4, 200)
+    known = np.stack([rows(k, rng) for k in kind])
+    half = np.where(np.arange(200) < 100, kind % 2, -1)  # of the rest the second answer is not known
+    settings = Network(epochs=20, lr=0.1, batch=8)
+    first, second = fit(known, [kind, half], settings, np.random.default_rng(1))(known)
+    assert (first.argmax(1) == kind).mean() > 0.95
+    assert (second.argmax(1) == kind % 2).mean() > 0.95
+    assert np.allclose(np.exp(second).sum(1), 1, atol=1e-5)
+
+
+def test_a_head_that_knows_hardly_anything_does_not_spoil_the_others() -> None:
+    rng = np.random.default_rng(0)
+    kind = np.arange(40) % 2
+    nearly = np.full(40, -1)
+    nearly[0] = 0
+    known = np.stack([rows(k, rng) for k in kind])
+    first, second = fit(known, [kind, nearly], Network(epochs=30, lr=0.1, batch=4), rng)(known)
+    assert np.isfinite(second).all() and (first.argmax(1) == kind).mean() > 0.95
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, set[int]]]:
+    """A federation of people who write, in two groups with ten words each that the other group hardly uses."""
+    folder, rng = tmp_path_factory.mktemp("text"), derive(0, "text")
+
+    def sentences(group: int) -> Examples:
+        common = rng.integers(22, WORDS, (12, 6))
+        own = 2 + 10 * group + rng.integers(0, 10, (12, 6))
+        return Examples(x=np.where(rng.random((12, 6)) < 0.25, own, common).astype(np.int64))
+
+    shares = []
+    for i in range(PEOPLE):
+        prior, private = sentences(i % 2), sentences(i % 2)
+        person = User(f"user-{i:02}", Examples.concat([prior, private]), {"side": "ab"[i % 2]})  # type: ignore[arg-type]
+        shares.append(Share(person, prior, private))
+    members = devices(shares, 0)
+    users = tuple(share.user.id for share in shares)
+    Truth(
+        users=users,
+        device_user={device.id: device.user for device in members},
+        attributes={share.user.id: share.user.attributes for share in shares},
+    ).save(folder / "truth")
+    Prior(candidates=users, examples=tuple(share.prior for share in shares), task=Task.NEXT_TOKEN, outputs=WORDS).save(
+        folder / "prior"
+    )
+    model = WordLm(embedding=8, hidden=8).build(Signature(Task.NEXT_TOKEN, (6,), WORDS))
+    plan = FederationPlan(rounds=12, fraction=0.5, lr=1.0, batch=6)
+    header = Header(
+        fingerprint="text",
+        rounds=plan.rounds,
+        task=Task.NEXT_TOKEN,
+        model="word-lm",
+        layout=model.layout,
+        devices=tuple(device.id for device in members),
+        shadow=tuple(device.shadow for device in members),
+    )
+    writer = TraceWriter.open(folder / "trace", header)
+    writer.start(initial(model, 0))
+    for done in train(model, members, plan, (), None, 0):
+        writer.append(done)
+    # The last word of a sentence is only predicted, never read.
+    return folder, {device.id: set(device.data.x[:, :-1].ravel().tolist()) for device in members}
+
+
+def test_the_words_that_moved_are_exactly_those_that_the_device_read(text: tuple[Path, dict[str, set[int]]]) -> None:
+    folder, read = text
+    trace = Trace.open(folder / "trace")
+    every = np.arange(len(trace.device))
+    used = vocabulary(View(folder / "trace", ANONYMOUS_SERVER), every)[:, :WORDS]
+    for row in every:
+        assert set(np.flatnonzero(used[row]).tolist()) == read[trace.header.devices[trace.device[row]]]
+
+
+def test_words_give_the_group_of_people_away_who_were_never_seen(text: tuple[Path, dict[str, set[int]]]) -> None:
+    folder, _ = text
+    game = Attribute(attribute="side", people="new")
+    trace, truth = Trace.open(folder / "trace"), Truth.load(folder / "truth")
+    asked = game.ask(trace, truth, Prior.load(folder / "prior"), derive(0, "game"))
+    view = View(folder / "trace", ANONYMOUS_SERVER, asked.shadow)
+    claims = AttributeWords().run(view, asked.prior, asked.questions, derive(0, "attack"))
+    answers = asked.answers
+    played = Played(0, claims, answers.right, asked.questions.options, game.name, answers.who, answers.people)
+    found = measure([played], "top1", level=0.95, permutations=200)
+    assert found.low > found.chance
+
+
+def test_learning_identity_beside_it_changes_what_is_learnt(tmp_path: Path) -> None:
+    run = planted_trace(tmp_path, 0)
+    alone, joint = (play(a, weakest(a), run, 0).claims for a in (AttributeMlp(epochs=5), AttributeJoint(epochs=5)))
+    assert alone.shape == joint.shape and not np.allclose(alone, joint)
+
+
+def test_questions_of_another_game_are_refused(tmp_path: Path) -> None:
+    view = View(planted_trace(tmp_path, 0) / "trace", ANONYMOUS_SERVER)
+    with pytest.raises(AttackError, match="answers the questions of the game 'attribute' only"):
+        AttributeMlp().run(
+            view, Prior.load(tmp_path / "prior"), Questions(updates=np.arange(3), options=("a", "b")), derive(0)
+        )
+
+
+def test_joint_identification_needs_attributes_that_are_known(tmp_path: Path) -> None:
+    run = planted_trace(tmp_path, 0)
+    with pytest.raises(AttackError, match=r"nobody has the attribute 'grop'; did you mean 'group'\?"):
+        play(Joint(attributes=("grop",)), weakest(Joint()), run, 0)
+    prior = Prior.load(run / "prior")
+    Prior(candidates=prior.candidates, examples=prior.examples, task=prior.task, outputs=prior.outputs).save(
+        run / "prior"
+    )
+    with pytest.raises(AttackError, match=r"nothing is known about these people; use reid-mlp"):
+        play(Joint(), weakest(Joint()), run, 0)
