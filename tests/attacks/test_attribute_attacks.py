@@ -11,7 +11,7 @@ from fedleak.attacks.attribute.mlp import AttributeJoint, AttributeMlp
 from fedleak.attacks.attribute.words import AttributeWords, vocabulary
 from fedleak.attacks.deanonymize.joint import Joint
 from fedleak.attacks.network import Network, fit
-from fedleak.core import FloatArray, Task, derive
+from fedleak.core import FloatArray, IntArray, Task, derive
 from fedleak.errors import AttackError
 from fedleak.federation.federation import devices, initial, train
 from fedleak.federation.model import Signature
@@ -33,15 +33,14 @@ from fedleak.views.view import View
 WORDS, PEOPLE = 40, 16
 
 
-def rows(kind: int, rng: np.random.Generator) -> FloatArray:
-    centre = np.eye(6, dtype=np.float32)[kind]
-    return (centre + 0.1 * rng.normal(size=6)).astype(np.float32)
+def rows(kinds: IntArray, rng: np.random.Generator) -> FloatArray:
+    return (np.eye(6)[kinds] + 0.1 * rng.normal(size=(len(kinds), 6))).astype(np.float32)
 
 
 def test_each_head_learns_its_own_column_and_skips_what_is_not_known() -> None:
     rng = np.random.default_rng(0)
     kind = rng.integers(0, 4, 200)
-    known = np.stack([rows(k, rng) for k in kind])
+    known = rows(kind, rng)
     half = np.where(np.arange(200) < 100, kind % 2, -1)  # of the rest the second answer is not known
     settings = Network(epochs=20, lr=0.1, batch=8)
     first, second = fit(known, [kind, half], settings, np.random.default_rng(1))(known)
@@ -55,7 +54,7 @@ def test_a_head_that_knows_hardly_anything_does_not_spoil_the_others() -> None:
     kind = np.arange(40) % 2
     nearly = np.full(40, -1)
     nearly[0] = 0
-    known = np.stack([rows(k, rng) for k in kind])
+    known = rows(kind, rng)
     first, second = fit(known, [kind, nearly], Network(epochs=30, lr=0.1, batch=4), rng)(known)
     assert np.isfinite(second).all() and (first.argmax(1) == kind).mean() > 0.95
 
