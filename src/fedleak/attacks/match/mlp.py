@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
+from msgspec import Meta
 
 from fedleak.attacks.match.pairs import OnPairs, asked_pairs, labelled
 from fedleak.attacks.network import Network, fit
@@ -26,6 +27,9 @@ class MatchMlp(Network, OnPairs):
 
     name: ClassVar[str] = "match-mlp"
     summary: ClassVar[str] = "two updates match if a network gives both to the same person"
+
+    # A ranking of people forgives a network that is unsure of all of them; a product of two probabilities does not.
+    epochs: Annotated[int, Meta(ge=1, description="passes over the labelled updates; the paper does not say")] = 300
 
     def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
         """Score every pair by the logarithm of the largest product."""
