@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedleak.attacks.imitate import Imitation, shared_model
+from fedleak.attacks.imitate import Imitation
 from fedleak.attacks.profile.gradient import ProfileGradient, alike
 from fedleak.core import derive
 from fedleak.errors import AttackError
@@ -88,4 +88,4 @@ def test_questions_of_another_game_and_traces_that_do_not_say_how_the_model_is_b
             view, Prior.load(run / "prior"), Questions(updates=np.arange(2), options=("a",)), derive(0)
         )
     with pytest.raises(AttackError, match="does not say how the model is built"):
-        shared_model(View(planted_trace(tmp_path, 0) / "trace", ANONYMOUS_SERVER))
+        Imitation(View(planted_trace(tmp_path, 0) / "trace", ANONYMOUS_SERVER), [], 0)

@@ -24,7 +24,7 @@ from fedleak.population.population import Examples
 from fedleak.trace.prior import Prior
 from fedleak.views.view import View
 
-__all__ = ["Retrained", "rebuilt", "retrain", "halves", "WHOLE"]
+__all__ = ["Retrained", "rebuilt", "settings", "retrain", "halves", "WHOLE"]
 
 WHOLE = -1
 
@@ -68,7 +68,7 @@ def retrain(
 
     The divisions take turns, so that a half meets several snapshots, as a device does.
     """
-    settings = _settings(view)
+    plan = settings(view)
     rounds = np.unique(np.linspace(1, view.rounds, min(snapshots, view.rounds)).round().astype(np.int64))
     divided = [
         [halves(examples, derive(seed, "halves", c, s)) for s in range(divisions)]
@@ -82,7 +82,7 @@ def retrain(
             # A half comes twice, so that it makes as many steps as a whole does.
             data += [whole, *(Examples.concat([half, half]) for half in cut[s])]
         parts.append(np.tile([WHOLE, 2 * s, 2 * s + 1], len(prior.examples)))
-        rows.append(reduce(_updates(view, model, settings, data, number, seed)))
+        rows.append(reduce(_updates(view, model, plan, data, number, seed)))
     people = np.repeat(np.arange(len(prior.examples)), 3)
     return Retrained(
         np.concatenate(rows), np.tile(people, len(rounds)), np.concatenate(parts), np.repeat(rounds, len(people))
@@ -90,9 +90,9 @@ def retrain(
 
 
 def _updates(
-    view: View, model: Model, settings: FederationPlan, data: Sequence[Examples], number: int, seed: int
+    view: View, model: Model, plan: FederationPlan, data: Sequence[Examples], number: int, seed: int
 ) -> dict[str, FloatArray]:
-    engine = Embedded(model, view.task, settings, Pool.of(data, [str(i) for i in range(len(data))]), (), view.workers)
+    engine = Embedded(model, view.task, plan, Pool.of(data, [str(i) for i in range(len(data))]), (), view.workers)
     try:
         with one_thread():
             made = engine.updates(
@@ -105,7 +105,8 @@ def _updates(
     return {name: np.nan_to_num(values.numpy()) for name, values in made.items()}
 
 
-def _settings(view: View) -> FederationPlan:
+def settings(view: View) -> FederationPlan:
+    """How devices train, as every participant is told."""
     known = {f.name for f in fields(FederationPlan)}
     table = {key: value for key, value in view.settings.items() if key in known and value is not None}
     return configure(FederationPlan, table, "trace")
