@@ -64,8 +64,10 @@ def show() -> None:
     """Attacks against adversaries, as it follows from what both declare."""
     attacks = {name: registry.load("attack", name).needs for name in registry.names("attack")}
     adversaries = everyone()
-    click.echo(f"{'attack':<16}{'needs':<12}" + "".join(f"{adversary.name:<21}" for adversary in adversaries))
+    name = 2 + max(map(len, attacks))
+    needs = 2 + max(len(words(sight)) for sight in attacks.values())
+    click.echo(f"{'attack':<{name}}{'needs':<{needs}}" + "".join(f"{adversary.name:<21}" for adversary in adversaries))
     for row in matrix(attacks, adversaries):
         marks = ["yes" if not row.lacks[adversary.name] else "-" for adversary in adversaries]
-        click.echo(f"{row.attack:<16}{words(row.needs):<12}" + "".join(f"{mark:<21}" for mark in marks))
+        click.echo(f"{row.attack:<{name}}{words(row.needs):<{needs}}" + "".join(f"{mark:<21}" for mark in marks))
     click.echo("-: the adversary does not see what the attack needs; a plan that pairs them is refused.")
