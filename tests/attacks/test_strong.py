@@ -1,0 +1,231 @@
+"""What the strongest attack does where the contract does not look."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedleak.attacks.deanonymize.linking import Joining, agglomerate, groups, threshold
+from fedleak.attacks.deanonymize.mlp import Mlp
+from fedleak.attacks.deanonymize.strong import Strong
+from fedleak.attacks.deanonymize.weighing import Trial, level_of_strangers, one_to_one, weigh
+from fedleak.attacks.deanonymize.whiten import templates, whitening
+from fedleak.attacks.deanonymize.words import counts, likelihood
+from fedleak.attacks.shadow import WHOLE, halves, rebuilt, retrain
+from fedleak.core import FloatArray, derive
+from fedleak.errors import AttackError
+from fedleak.games.identify import Identify
+from fedleak.pipeline import train
+from fedleak.plan.plan import Plan
+from fedleak.plan.read import parse
+from fedleak.population.population import Examples
+from fedleak.runs import Run, asked, runs
+from fedleak.score.tally import average_precision
+from fedleak.testing import planted_trace
+from fedleak.views.adversaries import ANONYMOUS_SERVER, SERVER, Adversary
+from fedleak.views.view import View
+
+PLAN = """
+seeds = [3]
+[dataset]
+name = "digits"
+examples = 20
+[population]
+users = 30
+[model]
+name = "mlp"
+[federation]
+rounds = 10
+fraction = 0.2
+centralised = false
+[audit]
+controls = []
+[[attack]]
+name = "reid-strong"
+"""
+
+
+SMALL = Strong(snapshots=8, dims=512)
+
+
+class Silent:
+    def stage(self, text: str, units: float) -> None: ...
+
+    def tick(self, units: float) -> None: ...
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, Run]:
+    plan, out = parse(PLAN), tmp_path_factory.mktemp("strong")
+    train(plan, out, Silent(), 1)
+    return plan, runs(plan, out)[0]
+
+
+def look(run: Run, adversary: Adversary = ANONYMOUS_SERVER, game: Identify | None = None, **means: int) -> Any:
+    given = asked(run, game or Identify())
+    return View(run.folder / "trace", adversary, given.shadow, **means), given
+
+
+def score(attack: Any, run: Run, adversary: Adversary = ANONYMOUS_SERVER) -> float:
+    view, given = look(run, adversary)
+    claims = attack.run(view, given.prior, given.questions, derive(0, "attack"))
+    return average_precision(claims, given.answers.right).value
+
+
+def test_where_few_labelled_updates_exist_it_makes_its_own(trained: tuple[Plan, Run]) -> None:
+    found = score(SMALL, trained[1])
+    assert found > 0.9
+    assert found > score(Mlp(), trained[1]) + 0.1
+    assert found > score(replace(SMALL, snapshots=0), trained[1]) + 0.02
+
+
+def test_claims_do_not_depend_on_the_number_of_workers(trained: tuple[Plan, Run]) -> None:
+    one, two = (
+        SMALL.run(view, given.prior, given.questions, derive(0, "attack"))
+        for view, given in (look(trained[1], workers=workers) for workers in (1, 2))
+    )
+    np.testing.assert_array_equal(one, two)
+
+
+def test_strangers_are_told_from_people_with_prior_data(trained: tuple[Plan, Run]) -> None:
+    view, given = look(trained[1], game=Identify(seen=0.5))
+    claims = SMALL.run(view, given.prior, given.questions, derive(0, "attack"))
+    assert claims.shape == (len(given.questions), len(given.questions.options))
+    unseen = given.answers.right == len(given.questions.options) - 1
+    assert claims[unseen, -1].mean() > claims[~unseen, -1].mean()
+
+
+def test_lasting_handles_are_used_instead_of_linking(trained: tuple[Plan, Run]) -> None:
+    view, given = look(trained[1], SERVER)
+    claims = replace(SMALL, link=False).run(view, given.prior, given.questions, derive(0, "attack"))
+    handles = view.updates.handle[given.questions.updates]
+    for handle in np.unique(handles):
+        assert (claims[handles == handle] == claims[handles == handle][0]).all()
+
+
+def test_the_memory_of_the_plan_holds_for_it_too(trained: tuple[Plan, Run]) -> None:
+    view, given = look(trained[1], memory=0)
+    with pytest.raises(AttackError, match="raise memory"):
+        SMALL.run(view, given.prior, given.questions, derive(0, "attack"))
+
+
+def test_the_server_makes_what_a_device_would_send(trained: tuple[Plan, Run]) -> None:
+    """Its own updates of a candidate's data point where the candidate's shadow device pointed."""
+    view, given = look(trained[1])
+    model = rebuilt(view)
+    assert model is not None
+    made = retrain(view, model, given.prior, 10, 2, lambda rows: np.array(rows["out"]), 0)
+    assert set(np.unique(made.part)) == {WHOLE, 0, 1, 2, 3}
+    table = np.asarray(view.updates.layer("out"))
+    for row in np.flatnonzero(view.updates.shadow >= 0)[:20]:
+        same = (made.round == view.updates.round[row]) & (made.part == WHOLE)
+        mine = made.rows[same & (made.who == view.updates.shadow[row])][0]
+        assert mine @ table[row] > 0.9 * np.linalg.norm(mine) * np.linalg.norm(table[row])
+
+
+def test_code_that_a_trace_names_is_never_run(trained: tuple[Plan, Run], tmp_path: Path) -> None:
+    view, _ = look(trained[1])
+    header = view._trace.header
+    for recipe in ({"name": "own", "target": "os:getcwd"}, {"name": "nobody's"}, {"name": "cnn"}, None):
+        view._trace.header = msgspec.structs.replace(header, settings={**header.settings, "architecture": recipe})
+        assert rebuilt(view) is None
+    made_up = View(planted_trace(tmp_path / "run", 0) / "trace", ANONYMOUS_SERVER)
+    assert rebuilt(made_up) is None
+
+
+def test_halves_keep_documents_whole_and_classes_even() -> None:
+    rng = np.random.default_rng(0)
+    x = np.arange(12, dtype=np.float32)[:, None]
+    one, other = halves(Examples(x=x, y=np.repeat([0, 1, 2], 4)), rng)
+    assert one.y is not None and np.bincount(one.y).tolist() == [2, 2, 2]
+    assert sorted([*one.x[:, 0], *other.x[:, 0]]) == x[:, 0].tolist()
+    one, other = halves(Examples(x=x, document=np.repeat([7, 8, 9, 10], 3)), rng)
+    assert one.document is not None and other.document is not None
+    assert set(one.document).isdisjoint(other.document)
+    assert len(one) + len(other) == 12
+
+
+def test_whitening_makes_people_vary_equally_in_every_direction() -> None:
+    rng = np.random.default_rng(0)
+    who = np.repeat(np.arange(40), 50)
+    people = rng.normal(size=(40, 5))
+    rows = (people[who] + rng.normal(size=(2000, 5)) * [10, 1, 1, 1, 0.1]).astype(np.float32)
+    found = whitening(rows, who, 1e-6)
+    mapped = (rows - found.centre) @ found.matrix
+    means = np.stack([mapped[who == i].mean(axis=0) for i in range(40)])
+    np.testing.assert_allclose(np.cov((mapped - means[who]).T), np.eye(5), atol=0.05)
+    mean, names = templates(found(rows), who)
+    assert names.tolist() == list(range(40))
+    np.testing.assert_allclose(np.linalg.norm(mean, axis=1), 1, atol=1e-5)
+
+
+@given(st.integers(0, 1000))
+def test_updates_of_one_round_are_never_joined(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rounds = rng.integers(0, 4, 12)
+    rows = rng.standard_normal((12, 3), dtype=np.float32)
+    member = groups(agglomerate(rows @ rows.T, rounds), 12, -np.inf)
+    for group in np.unique(member):
+        assert len(set(rounds[member == group])) == (member == group).sum()
+
+
+def test_updates_of_a_device_are_joined_by_likeness() -> None:
+    # Two devices in three rounds; the pair of a round never joins, however alike.
+    angles = np.radians([0, 80, 5, 85, 10, 90])
+    rows = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+    joined = agglomerate(rows @ rows.T, np.array([1, 1, 2, 2, 3, 3]))
+    assert groups(joined, 6, 0.9).tolist() == [0, 1, 0, 1, 0, 1]
+    assert len(np.unique(groups(joined, 6, np.inf))) == 6
+
+
+def test_joining_stops_where_it_went_wrong_for_the_adversarys_own_devices() -> None:
+    who = np.array([0, 0, 1, 1])
+    joined = [Joining(0, 1, 0.9), Joining(2, 3, 0.7), Joining(0, 2, 0.3)]
+    assert threshold(joined, who) == pytest.approx(0.5)
+    assert threshold(joined[2:], who) == math.inf
+    assert threshold([], who) == math.inf
+
+
+def test_evidence_that_says_nothing_gets_little_weight() -> None:
+    rng = np.random.default_rng(0)
+    right = np.tile(np.arange(10), 20)
+    good = np.eye(10)[right] + 0.5 * rng.normal(size=(200, 10))
+    bad = rng.normal(size=(200, 10))
+    weights = weigh([Trial(np.stack([good, bad]).astype(np.float32), right)])
+    assert weights[0] > 10 * weights[1]
+
+
+def test_a_level_tells_strangers_from_people() -> None:
+    scores: FloatArray = np.full((1, 6, 3), -5, dtype=np.float32)
+    scores[0, [0, 1, 2, 3], [0, 1, 0, 1]] = 5
+    trial = Trial(scores, np.array([0, 1, 0, 1, 2, 2]))
+    assert -5 < level_of_strangers([trial], np.ones(1), 2) <= 5.1
+
+
+def test_whom_one_device_fits_well_is_not_given_to_another() -> None:
+    # The second device fits the first person a little better than the second, but that one is taken.
+    logits = np.array([[9.0, 0.0], [1.0, 0.0]])
+    logs = one_to_one(logits, np.array([5, 5]), 2)
+    assert logs[0].argmax() == 0 and logs[1].argmax() == 1
+    np.testing.assert_allclose(np.exp(logs).sum(axis=1), 1)
+
+
+def test_one_stranger_may_have_any_number_of_devices() -> None:
+    logits = np.array([[-9.0, -9.0, 0.0]] * 4 + [[9.0, 0.0, 0.0]])
+    logs = one_to_one(logits, np.ones(5, dtype=np.int64), 2)
+    assert logs.argmax(axis=1).tolist() == [2, 2, 2, 2, 0]
+
+
+def test_words_that_were_used_name_their_author() -> None:
+    known = np.array([[50, 50, 0, 0], [0, 0, 50, 50]], dtype=np.float32)
+    found = likelihood(np.array([[True, True, False, False], [False, False, True, True]]), known)
+    assert found.argmax(axis=1).tolist() == [0, 1]
+    text = Examples(x=np.array([[2, 3, 3, 0], [2, 0, 0, 0]]))
+    assert counts(text, 5).tolist() == [0, 0, 2, 2, 0]  # what is read: all but the last place, without padding
+    assert counts(replace(text, y=np.zeros(2)), 5).tolist() == [0, 0, 2, 2, 0]
