@@ -37,18 +37,19 @@ def fit(known: FloatArray, targets: Sequence[IntArray], settings: Network, rng: 
     Classes count from 0, and every row has one in the first column. In the others -1 says that a row's class is not
     known; that head then learns nothing from it.
     """
-    rows, labels = torch.from_numpy(known), [torch.from_numpy(target) for target in targets]
-    sizes = [int(target.max()) + 1 for target in targets]
-    weights = [*dense(known.shape[1], settings.hidden, rng)]
-    for size in sizes:
-        weights += dense(settings.hidden, size, rng)
+    labels = [torch.from_numpy(target) for target in targets]
+    first = (_ByRow if len(known) < known.shape[1] else _ByColumn)(torch.from_numpy(known), settings.hidden, rng)
+    weights: list[torch.Tensor] = []
+    for target in targets:
+        weights += dense(settings.hidden, int(target.max()) + 1, rng)
     velocity = [torch.zeros_like(w) for w in weights]
     noise = torch.Generator().manual_seed(int(rng.integers(2**63)))
     step = 0
     for _ in range(settings.epochs):
-        order = torch.from_numpy(rng.permutation(len(rows)))
+        order = torch.from_numpy(rng.permutation(len(known)))
         for batch in torch.split(order, settings.batch):
-            hidden = torch.relu(functional.linear(rows[batch], weights[0], weights[1]))
+            before = first.outputs(batch).requires_grad_()
+            hidden = torch.relu(before)
             kept = torch.rand(hidden.shape, generator=noise) >= settings.dropout
             losses = [
                 functional.cross_entropy(logits, label[batch], ignore_index=-1)
@@ -56,9 +57,12 @@ def fit(known: FloatArray, targets: Sequence[IntArray], settings: Network, rng: 
                 if (label[batch] >= 0).any()  # the mean over nothing is not a number
             ]
             # A head without a loss in this batch has no gradient, and stays where its momentum carries it.
-            gradients = torch.autograd.grad(torch.stack(losses).sum(), weights, materialize_grads=True)
+            change, *gradients = torch.autograd.grad(
+                torch.stack(losses).sum(), [before, *weights], materialize_grads=True
+            )
             lr = settings.lr / (1 + settings.decay * step)
             with torch.no_grad():
+                first.step(batch, change, lr)
                 torch._foreach_mul_(velocity, 0.9)
                 torch._foreach_add_(velocity, gradients, alpha=-lr)
                 torch._foreach_add_(weights, velocity)
@@ -66,7 +70,7 @@ def fit(known: FloatArray, targets: Sequence[IntArray], settings: Network, rng: 
 
     def predict(asked: FloatArray) -> list[FloatArray]:
         with torch.no_grad():
-            hidden = torch.relu(functional.linear(torch.from_numpy(asked), weights[0], weights[1]))
+            hidden = torch.relu(first.answer(torch.from_numpy(asked)))
             return [logits.log_softmax(1).numpy() for logits in _heads(hidden, weights)]
 
     return predict
@@ -80,4 +84,58 @@ def dense(inputs: int, outputs: int, rng: np.random.Generator) -> tuple[torch.Te
 
 
 def _heads(hidden: torch.Tensor, weights: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    return [functional.linear(hidden, *weights[i : i + 2]) for i in range(2, len(weights), 2)]
+    return [functional.linear(hidden, *weights[i : i + 2]) for i in range(0, len(weights), 2)]
+
+
+class _ByColumn:
+    """The first layer with a weight for every column of the rows, trained by SGD with momentum."""
+
+    def __init__(self, rows: torch.Tensor, hidden: int, rng: np.random.Generator) -> None:
+        self.rows = rows
+        self.weights = [part.detach() for part in dense(rows.shape[1], hidden, rng)]
+        self.velocity = [torch.zeros_like(part) for part in self.weights]
+
+    def outputs(self, batch: torch.Tensor) -> torch.Tensor:
+        """What the layer makes of some of the rows."""
+        return functional.linear(self.rows[batch], *self.weights)
+
+    def step(self, batch: torch.Tensor, change: torch.Tensor, lr: float) -> None:
+        """Follow the loss's gradient with respect to these outputs."""
+        torch._foreach_mul_(self.velocity, 0.9)
+        torch._foreach_add_(self.velocity, [change.T @ self.rows[batch], change.sum(0)], alpha=-lr)
+        torch._foreach_add_(self.weights, self.velocity)
+
+    def answer(self, asked: torch.Tensor) -> torch.Tensor:
+        """What the layer makes of other rows."""
+        return functional.linear(asked, *self.weights)
+
+
+class _ByRow:
+    """The same layer where there are fewer rows than columns: the same steps, written as amounts of each row.
+
+    A gradient of the weights is a sum of rows, so is whatever momentum makes of several, and the layer needs only the
+    products of rows with each other. A layer of an update has tens of thousands of columns, and a thousand updates of
+    it are many: this is then as many times cheaper as there are columns to a row.
+    """
+
+    def __init__(self, rows: torch.Tensor, hidden: int, rng: np.random.Generator) -> None:
+        self.rows = rows
+        self.weight, self.bias = (part.detach() for part in dense(rows.shape[1], hidden, rng))
+        self.products, self.at_first = rows @ rows.T, rows @ self.weight.T
+        self.amounts = torch.zeros(len(rows), hidden)
+        self.velocity = [torch.zeros_like(self.amounts), torch.zeros(hidden)]
+
+    def outputs(self, batch: torch.Tensor) -> torch.Tensor:
+        """What the layer makes of some of the rows."""
+        return self.at_first[batch] + self.products[batch] @ self.amounts + self.bias
+
+    def step(self, batch: torch.Tensor, change: torch.Tensor, lr: float) -> None:
+        """Follow the loss's gradient with respect to these outputs."""
+        torch._foreach_mul_(self.velocity, 0.9)
+        self.velocity[0][batch] -= lr * change
+        self.velocity[1] -= lr * change.sum(0)
+        torch._foreach_add_([self.amounts, self.bias], self.velocity)
+
+    def answer(self, asked: torch.Tensor) -> torch.Tensor:
+        """What the layer makes of other rows."""
+        return asked @ self.weight.T + (asked @ self.rows.T) @ self.amounts + self.bias
