@@ -219,6 +219,8 @@ def compared(utility: Utility) -> str:
     parts = [f"{utility.metric} {number(utility.value)}"]
     if utility.centralised is not None:
         parts.append(f"trained in one place on everyone's data: {number(utility.centralised)}")
+    if utility.knn is not None:
+        parts.append(f"ten nearest examples: {number(utility.knn)}")
     if utility.chance is not None:
         parts.append(f"the best constant answer: {number(utility.chance)}")
     return "; ".join(parts)
