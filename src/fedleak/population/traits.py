@@ -90,7 +90,7 @@ def topics(words: Sequence[str]) -> Mapping[str, Trait]:
     found = {topic: [i for i, word in enumerate(words) if word in about.split()] for topic, about in _TOPICS.items()}
 
     def trait(tokens: Sequence[int]) -> Trait:
-        return lambda examples: np.isin(examples.x, tokens).any(axis=1).astype(np.int8)
+        return lambda examples: np.asarray(np.isin(examples.x, tokens).any(axis=1), dtype=np.int8)
 
     return {topic: trait(tokens) for topic, tokens in found.items() if tokens}
 
