@@ -13,7 +13,7 @@ import numpy as np
 from fedleak.attacks.deanonymize.one_layer import OneLayer
 from fedleak.attacks.features import features, spread
 from fedleak.core import FloatArray
-from fedleak.games.identify import Questions
+from fedleak.games.game import Questions
 from fedleak.trace.prior import Prior
 from fedleak.views.view import View
 
