@@ -180,9 +180,23 @@ def _sent(
                     continue
                 update: Params = {name: values[row].numpy() for name, values in rows.items()}
                 changed = defence.on_update(update, derive(seed, "on_update", place, number, device.id))
+                _require_fitting(changed, rows, f"round {number}: defence '{defence.name}' on device {device.id}")
                 for name, values in rows.items():
                     values[row] = torch.from_numpy(np.asarray(changed[name], dtype=np.float32))
     return rows
+
+
+def _require_fitting(update: Params, rows: dict[str, torch.Tensor], where: str) -> None:
+    """Refuse an update whose layers are not the model's; written over the rows it would spoil them silently."""
+    if set(update) != set(rows):
+        wrong = ", ".join(sorted(set(update) ^ set(rows)))
+        raise TrainingError(f"{where} returned layers that do not fit the model (one has, the other has not: {wrong})")
+    for name, values in rows.items():
+        if np.shape(update[name]) != tuple(values.shape[1:]):
+            raise TrainingError(
+                f"{where} returned layer '{name}' with shape {np.shape(update[name])}; the model has {values.shape[1]} "
+                "numbers there. Return an array as flat and as long as the one that was given"
+            )
 
 
 def _finite(
