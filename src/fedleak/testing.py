@@ -31,7 +31,7 @@ from fedleak.games.game import Asked
 from fedleak.plan.configure import plain
 from fedleak.plan.plan import FederationPlan
 from fedleak.population.population import Examples, Share, User
-from fedleak.score.score import Measured, Played, check, measure
+from fedleak.score.score import Measured, Played, measure
 from fedleak.trace.header import Header
 from fedleak.trace.prior import Background, Prior
 from fedleak.trace.reader import Trace
@@ -116,10 +116,10 @@ def play(attack: Attack, adversary: Adversary, run: Path, seed: int) -> Played:
     asked: Asked = game.ask(trace, truth, prior, derive(seed, "game"))
     questions, answers = asked.questions, asked.answers
     claims = attack.run(View(run / "trace", adversary, asked.shadow), asked.prior, questions, derive(seed, "contract"))
-    check(claims, len(questions), len(questions.options), attack.name)
+    claims = game.check(np.asarray(claims), questions, attack.name)
     # People of different seeds are different people, whatever they are called.
     options, people = (tuple(f"{seed}/{name}" for name in names) for names in (questions.options, answers.people))
-    return Played(seed, claims, answers.right, options, attack.game, answers.who, people)
+    return Played(seed, claims, answers.right, options, attack.game, answers.who, people, questions.choices)
 
 
 def measured(played: list[Played]) -> Measured:
