@@ -40,6 +40,7 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "match-text": "fedleak.attacks.match.text:MatchText",
         "exposure-baseline": "fedleak.attacks.records.baseline:ExposureBaseline",
         "eavesdrop": "fedleak.attacks.records.eavesdrop:Eavesdrop",
+        "eavesdrop-strong": "fedleak.attacks.records.strong:EavesdropStrong",
     },
     "game": {
         "identify": "fedleak.games.identify:Identify",

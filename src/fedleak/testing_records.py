@@ -35,9 +35,9 @@ PLAN = FederationPlan(rounds=120, fraction=1 / 3, batch=8, lr=0.01, optimizer="a
 SIGNATURE = Signature(Task.NEXT_TOKEN, (WINDOW,), len(RECORDS.characters))
 
 
-def write_secrets(folder: Path, seed: int, *, leak: bool) -> Path:
+def write_secrets(folder: Path, seed: int, *, leak: bool, holders: int = HOLDERS) -> Path:
     """Record the federation of a seed, with a truth that fits it or one that does not."""
-    users, members, start, rounds = _trained(seed)
+    users, members, start, rounds = _trained(seed, holders)
     Truth(
         users=tuple(user.id for user in users),
         device_user={device.id: device.user for device in members},
@@ -70,17 +70,17 @@ def write_secrets(folder: Path, seed: int, *, leak: bool) -> Path:
 
 
 @cache
-def _trained(seed: int) -> tuple[list[User], tuple[Device, ...], Params, list[Round]]:
+def _trained(seed: int, holders: int) -> tuple[list[User], tuple[Device, ...], Params, list[Round]]:
     """Train once for all attacks that are held to it, with and without a leak."""
     rng = derive(seed, "contract secrets")
-    drawn = draw(parse(RECORDS.form), 2 * HOLDERS, rng)
+    drawn = draw(parse(RECORDS.form), 2 * holders, rng)
     users = []
-    for number in range(HOLDERS):
+    for number in range(holders):
         chatter = ["".join(rng.choice(list("ab "), 10)) for _ in range(12)]
         lines = rng.permutation([*chatter, *[drawn[number]] * 6])
         text = Examples(x=windows("\n".join(["", *lines, ""]), RECORDS.characters, WINDOW))
         name = UserId(f"user-{number}")
-        users.append(User(name, text, secrets=(drawn[number],), decoys=(drawn[HOLDERS + number],)))
+        users.append(User(name, text, secrets=(drawn[number],), decoys=(drawn[holders + number],)))
     nothing = np.zeros(0, dtype=np.int64)
     members = devices([Share(user, user.examples.take(nothing), user.examples) for user in users], seed)
     model = ARCHITECTURE.build(SIGNATURE)

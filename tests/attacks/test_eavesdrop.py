@@ -10,9 +10,10 @@ from scipy.stats import spearmanr
 
 from fedleak.attacks.records.baseline import ExposureBaseline
 from fedleak.attacks.records.eavesdrop import Eavesdrop, rank_sum, spearman
+from fedleak.attacks.records.strong import EavesdropStrong, evidence
 from fedleak.errors import PlanError
 from fedleak.plan.read import playable
-from fedleak.testing import play
+from fedleak.testing import measured, play
 from fedleak.testing_records import write_secrets
 from fedleak.views.adversaries import EAVESDROPPER, GLOBAL_MODEL_CLIENT
 
@@ -51,3 +52,30 @@ def test_what_is_named_is_different_records_of_the_format(tmp_path: Path) -> Non
     run = write_secrets(tmp_path, 0, leak=True)
     for ranking in play(Eavesdrop(), EAVESDROPPER, run, 0).claims:
         assert len({record.tobytes() for record in ranking}) == 50
+
+
+def test_a_device_is_not_credited_with_what_its_companion_brings() -> None:
+    rng = np.random.default_rng(1)
+    there = rng.integers(0, 2, (200, 4))
+    there[:, 1] = np.where(rng.random(200) < 0.9, there[:, 0], there[:, 1])  # nearly always together with the first
+    changes = (there[:, :1] - 0.5) + 0.3 * rng.normal(size=(200, 1))
+    assert spearman(there, changes)[1, 0] > 0.5
+    found = evidence(there, changes)[:, 0]
+    assert found[0] > 10 and (found[1:] < 0).all()
+
+
+def test_forgetting_while_a_device_takes_part_is_evidence_against_it() -> None:
+    there = np.eye(3, dtype=np.int64)[np.arange(60) % 3]
+    changes = (there @ np.array([1.0, 0.0, -1.0]) + 0.1 * np.random.default_rng(0).normal(size=60))[:, None]
+    found = evidence(there, changes)[:, 0]
+    assert found[0] > 0 > found[2] and abs(found[1]) < 1
+    assert (evidence(there, np.zeros((60, 1))) == 0).all()
+
+
+def test_with_many_holders_the_strong_attack_outdoes_the_sum_of_ranks(tmp_path: Path) -> None:
+    runs = [write_secrets(tmp_path / str(seed), seed, leak=True, holders=16) for seed in range(2)]
+    own, strong = (
+        measured([play(attack, EAVESDROPPER, run, seed) for seed, run in enumerate(runs)], "top1").value
+        for attack in (Eavesdrop(), EavesdropStrong())
+    )
+    assert strong > own + 0.2
