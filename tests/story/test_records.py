@@ -10,6 +10,7 @@ import pytest
 
 from command_line import Run
 from fedleak.errors import PlanError
+from fedleak.plan import shipped
 from fedleak.plan.read import parse
 from fedleak.population.datasets.clients_text import characters
 from fedleak.trace.truth import Truth
@@ -105,3 +106,20 @@ def test_decoys_that_were_never_drawn_cannot_be_a_control(fedleak: Run, plan: Pa
     plan.write_text(plan.read_text().replace("insertions = 6", "insertions = 6\ndecoys = false").replace("= 90", "= 2"))
     done = fedleak("audit", plan, "--out", tmp_path / "out")
     assert done.returncode == 1 and "set decoys = true in [dataset]" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("find_real_data")
+def test_the_shipped_plan_attributes_what_the_baseline_only_extracts(fedleak: Run, tmp_path: Path) -> None:
+    text = shipped.find("record-level/ptb-small").read_text().replace("seeds = [0, 1, 2]", "seeds = [0]")
+    (tmp_path / "small.toml").write_text(text)
+    done = fedleak("audit", "small.toml", "--out", "out")
+    assert done.returncode == 0, done.stderr
+    found = {
+        (score["attack"], score["control"]): score["value"]
+        for score in json.loads((tmp_path / "out" / "results.json").read_text())["scores"]
+        if score["metric"] == "top1"
+    }
+    assert found["eavesdrop", None] >= found["exposure-baseline", None] + 0.4
+    assert found["eavesdrop-strong", None] >= 0.5
+    assert found["eavesdrop", "decoys"] == 0 and found["eavesdrop", "permuted"] <= 0.25
