@@ -17,11 +17,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from fedleak.core import Layout, derive
+from fedleak.core import Layout, Params, derive
 from fedleak.errors import AttackError, PlanError, TraceError, did_you_mean
 from fedleak.federation.federation import defended, devices, initial, train
 from fedleak.federation.model import Input, Model, Signature
-from fedleak.federation.utility import METRICS, centralised, chance, evaluate, nearest
+from fedleak.federation.utility import BITS, METRICS, bits, bits_blind, centralised, chance, evaluate, nearest
 from fedleak.games.game import Asked, Claims
 from fedleak.plan.configure import plain
 from fedleak.plan.plan import Plan
@@ -213,7 +213,8 @@ def train_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
         if plan.federation.centralised and run.variant.label == "plain":
             near = nearest(pooled, prepared.test, prepared.task)
             best = centralised(model, pooled, plan.federation, run.seed)
-            central = evaluate(model, best, prepared.test, prepared.task)
+            central = useful(model, best, prepared)
+        metric = METRICS[prepared.task] if prepared.records is None else BITS
         found = Facts(
             fingerprint=run.fingerprint,
             source=prepared.source,
@@ -223,10 +224,12 @@ def train_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
             test_examples=len(prepared.test),
             parameters=sum(layer.size for layer in model.layout),
             layers={layer.name: layer.size for layer in model.layout},
-            utility_metric=METRICS[prepared.task].name,
-            higher_is_better=METRICS[prepared.task].higher_is_better,
-            utility=evaluate(trained, weights, prepared.test, prepared.task),
-            chance=chance(pooled, prepared.test, prepared.task),
+            utility_metric=metric.name,
+            higher_is_better=metric.higher_is_better,
+            utility=useful(trained, weights, prepared),
+            chance=chance(pooled, prepared.test, prepared.task)
+            if metric is not BITS
+            else bits_blind(pooled, prepared.test),
             centralised=central,
             knn=near,
             dropped=sum(1 for _ in Trace.open(run.folder / "trace").dropped()),
@@ -234,6 +237,13 @@ def train_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
             findings=[Finding(kind=f.kind, count=f.count, action=f.action, text=f.text) for f in prepared.findings],
         )
         write_atomic(run.folder / "run.json", msgspec.json.encode(found))
+
+
+def useful(model: Model, weights: Params, prepared: Prepared) -> float:
+    """Utility by the task's metric; by bits per character where records are spelt."""
+    if prepared.records is not None:
+        return bits(model, weights, prepared.test)
+    return evaluate(model, weights, prepared.test, prepared.task)
 
 
 def fitting_model(plan: Plan, prepared: Prepared) -> Model:
