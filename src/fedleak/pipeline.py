@@ -49,7 +49,7 @@ def train(plan: Plan, out: Path, progress: Progress, jobs: int | None = None) ->
     claim(plan, out)
     with locked(out):
         started = time.monotonic()
-        todo = [i for i, run in enumerate(runs(plan, out)) if facts(run) is None]
+        todo = [i for i, run in enumerate(runs(plan, out)) if run.variant.trained and facts(run) is None]
         progress.stage(f"Training {len(todo)} federations", len(todo) * plan.federation.rounds)
         processes = jobs or cores()
         # Runs are the best parallelism; cores that no run needs go to the clients inside one.
@@ -63,7 +63,12 @@ def attack(plan: Plan, out: Path, progress: Progress, jobs: int | None = None) -
     claim(plan, out)
     with locked(out):
         started = time.monotonic()
-        every = [(i, play) for i in range(len(runs(plan, out))) for play in range(len(plan.plays))]
+        every = [
+            (i, play)
+            for i, run in enumerate(runs(plan, out))
+            if run.variant.control != "decoys"  # only marked again
+            for play in range(len(plan.plays))
+        ]
         progress.stage(f"Playing {len(every)} attacks", len(every))
         processes = jobs or cores()
         todo = sum(not is_played(runs(plan, out)[i], *plan.plays[play]) for i, play in every)

@@ -38,6 +38,9 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "match-siamese": "fedleak.attacks.match.siamese:Siamese",
         "match-cosine": "fedleak.attacks.match.cosine:Cosine",
         "match-text": "fedleak.attacks.match.text:MatchText",
+        "exposure-baseline": "fedleak.attacks.records.baseline:ExposureBaseline",
+        "eavesdrop": "fedleak.attacks.records.eavesdrop:Eavesdrop",
+        "eavesdrop-strong": "fedleak.attacks.records.strong:EavesdropStrong",
     },
     "game": {
         "identify": "fedleak.games.identify:Identify",
@@ -45,6 +48,7 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "profile": "fedleak.games.profile:Profile",
         "match": "fedleak.games.match:Match",
         "cross-modal": "fedleak.games.cross_modal:CrossModal",
+        "extract": "fedleak.games.extract:Extract",
     },
     "defence": {
         "noise": "fedleak.defences.noise:Noise",

@@ -10,26 +10,26 @@ import hashlib
 import io
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from fedleak.core import FloatArray, Layout, derive
+from fedleak.core import Layout, Params, derive
 from fedleak.errors import AttackError, PlanError, TraceError, did_you_mean
 from fedleak.federation.federation import defended, devices, initial, train
 from fedleak.federation.model import Input, Model, Signature
-from fedleak.federation.utility import METRICS, centralised, chance, evaluate, nearest
-from fedleak.games.game import Asked
+from fedleak.federation.utility import BITS, METRICS, bits, bits_blind, centralised, chance, evaluate, nearest
+from fedleak.games.game import Asked, Claims
 from fedleak.plan.configure import plain
 from fedleak.plan.plan import Plan
 from fedleak.population.population import Examples
 from fedleak.population.prepare import Prepared, prepare
 from fedleak.score.assemble import Facts, settings_key
 from fedleak.score.result import Finding
-from fedleak.score.score import Played, check
+from fedleak.score.score import Played
 from fedleak.trace.files import private_folder, read_whole, write_atomic
 from fedleak.trace.header import Header
 from fedleak.trace.lock import locked
@@ -63,6 +63,11 @@ class Variant:
     defences: tuple[Any, ...] = ()
     control: str | None = None
     deployed: bool = False
+
+    @property
+    def trained(self) -> bool:
+        """Whether it has a federation of its own; other controls look at the undefended one again."""
+        return self.control in (None, "iid")
 
     @property
     def label(self) -> str:
@@ -110,9 +115,15 @@ def runs(plan: Plan, out: Path) -> list[Run]:
         Run(
             variant=variant,
             seed=seed,
-            folder=out / "runs" / variant.label / f"seed-{seed}",
+            folder=out / "runs" / (variant.label if variant.trained else "plain") / f"seed-{seed}",
             fingerprint=digest(
-                [plan.trained, variant.control, [plain(d) for d in variant.defences], plan.audit.adaptive, seed]
+                [
+                    plan.trained,
+                    variant.control if variant.trained else None,
+                    [plain(d) for d in variant.defences],
+                    plan.audit.adaptive,
+                    seed,
+                ]
             ),
         )
         for variant in variants(plan)
@@ -151,14 +162,18 @@ def train_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
             device_user={device.id: device.user for device in members},
             attributes={user.id: dict(user.attributes) for user in users},
             traits=prepared.traits,
+            secrets={user.id: user.secrets for user in users if user.secrets},
+            decoys={user.id: user.decoys for user in users if user.decoys},
         ).save(run.folder / "truth")
+        known = [share for share in prepared.shares if len(share.prior)]
         Prior(
-            candidates=tuple(user.id for user in users),
-            examples=tuple(share.prior for share in prepared.shares),
+            candidates=tuple(share.user.id for share in known),
+            examples=tuple(share.prior for share in known),
             task=prepared.task,
             outputs=prepared.outputs,
-            attributes=tuple(dict(user.attributes) for user in users),
+            attributes=tuple(dict(share.user.attributes) for share in known),
             background=None if prepared.public is None else Background(examples=prepared.public, shows=prepared.shows),
+            records=prepared.records,
         ).save(run.folder / "prior")
         header = Header(
             fingerprint=run.fingerprint,
@@ -198,7 +213,8 @@ def train_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
         if plan.federation.centralised and run.variant.label == "plain":
             near = nearest(pooled, prepared.test, prepared.task)
             best = centralised(model, pooled, plan.federation, run.seed)
-            central = evaluate(model, best, prepared.test, prepared.task)
+            central = useful(model, best, prepared)
+        metric = METRICS[prepared.task] if prepared.records is None else BITS
         found = Facts(
             fingerprint=run.fingerprint,
             source=prepared.source,
@@ -208,10 +224,12 @@ def train_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
             test_examples=len(prepared.test),
             parameters=sum(layer.size for layer in model.layout),
             layers={layer.name: layer.size for layer in model.layout},
-            utility_metric=METRICS[prepared.task].name,
-            higher_is_better=METRICS[prepared.task].higher_is_better,
-            utility=evaluate(trained, weights, prepared.test, prepared.task),
-            chance=chance(pooled, prepared.test, prepared.task),
+            utility_metric=metric.name,
+            higher_is_better=metric.higher_is_better,
+            utility=useful(trained, weights, prepared),
+            chance=chance(pooled, prepared.test, prepared.task)
+            if metric is not BITS
+            else bits_blind(pooled, prepared.test),
             centralised=central,
             knn=near,
             dropped=sum(1 for _ in Trace.open(run.folder / "trace").dropped()),
@@ -219,6 +237,13 @@ def train_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
             findings=[Finding(kind=f.kind, count=f.count, action=f.action, text=f.text) for f in prepared.findings],
         )
         write_atomic(run.folder / "run.json", msgspec.json.encode(found))
+
+
+def useful(model: Model, weights: Params, prepared: Prepared) -> float:
+    """Utility by the task's metric; by bits per character where records are spelt."""
+    if prepared.records is not None:
+        return bits(model, weights, prepared.test)
+    return evaluate(model, weights, prepared.test, prepared.task)
 
 
 def fitting_model(plan: Plan, prepared: Prepared) -> Model:
@@ -261,12 +286,18 @@ def check_layers(plan: Plan, layout: Layout) -> None:
 def claims_path(run: Run, attack: Any, game: Any, adversary: Any) -> Path:
     """Where an attack's claims lie; other settings of the attack or of its game have another file."""
     key = digest(settings_key(attack, game, adversary))[:8]
-    return run.folder / "claims" / f"{attack.name}-{key}@{adversary.name}.npy"
+    # Decoys are only marked against: what was claimed is the same.
+    control = "-permuted" if run.variant.control == "permuted" else ""
+    return run.folder / "claims" / f"{attack.name}-{key}@{adversary.name}{control}.npy"
 
 
 def asked(run: Run, game: Any) -> Asked:
     """The questions of a game about a run; the same every time."""
     trace, truth = Trace.open(run.folder / "trace"), Truth.load(run.folder / "truth")
+    if run.variant.control == "decoys":
+        if not truth.decoys:
+            raise AttackError(f"{run.folder}: control 'decoys', but none were drawn; set decoys = true in [dataset]")
+        truth = replace(truth, secrets=truth.decoys)
     found: Asked = game.ask(trace, truth, Prior.load(run.folder / "prior"), derive(run.seed, "game", game.name))
     return found
 
@@ -274,14 +305,20 @@ def asked(run: Run, game: Any) -> Asked:
 def play(run: Run, attack: Any, game: Any, adversary: Any, *, memory: int = 2000, workers: int = 1) -> Played:
     """Let an attack answer a game's questions about a run, through the eyes of an adversary."""
     given = asked(run, game)
-    view = View(run.folder / "trace", adversary, given.shadow, memory=memory, workers=workers)
+    view = View(
+        run.folder / "trace",
+        adversary,
+        given.shadow,
+        shuffled=derive(run.seed, "permuted") if run.variant.control == "permuted" else None,
+        memory=memory,
+        workers=workers,
+    )
     rng = derive(run.seed, "attack", attack.name, adversary.name)
-    claims = np.asarray(attack.run(view, given.prior, given.questions, rng), dtype=np.float32)
-    check(claims, len(given.questions), len(given.questions.options), attack.name)
+    claims = game.check(np.asarray(attack.run(view, given.prior, given.questions, rng)), given.questions, attack.name)
     return beside_the_truth(run, claims, game, given)
 
 
-def beside_the_truth(run: Run, claims: FloatArray, game: Any, given: Asked) -> Played:
+def beside_the_truth(run: Run, claims: Claims, game: Any, given: Asked) -> Played:
     """Put claims beside the right answers."""
     return Played(
         seed=run.seed,
@@ -291,6 +328,7 @@ def beside_the_truth(run: Run, claims: FloatArray, game: Any, given: Asked) -> P
         game=game.name,
         who=given.answers.who,
         people=given.answers.people,
+        choices=given.questions.choices,
     )
 
 
@@ -320,8 +358,8 @@ def played(run: Run, attack: Any, game: Any, adversary: Any) -> Played:
         raise TraceError(f"attack '{attack.name}' was not played on {run.name}; run `fedleak attack` first")
     given = asked(run, game)
     try:
-        claims: FloatArray = np.load(io.BytesIO(read_whole(path)), allow_pickle=False)
-        check(claims, len(given.questions), len(given.questions.options), attack.name)
+        kept = np.load(io.BytesIO(read_whole(path)), allow_pickle=False)
+        claims = game.check(kept, given.questions, attack.name)
     except (ValueError, EOFError, AttackError) as error:
         raise TraceError(f"{path} is damaged ({error}); delete it and run `fedleak attack` again") from error
     return beside_the_truth(run, claims, game, given)

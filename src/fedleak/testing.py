@@ -8,7 +8,8 @@
 Two kinds of trace are made for it. In a *null trace* every device's updates resemble each other, but an anonymous
 device has nothing in common with its owner's prior data, so nothing can be found. In a *planted-leak trace* both carry
 the owner's signature, class mix and style, which the prior's pictures show, so an attack that finds nothing is broken.
-For attacks that train the shared model any further, the same is done with a real federation of made-up people.
+For attacks that train the shared model any further, the same is done with a real federation of made-up people; for
+attacks on records, with one of people who hold secrets (`fedleak.testing_records`).
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from fedleak.games.game import Asked
 from fedleak.plan.configure import plain
 from fedleak.plan.plan import FederationPlan
 from fedleak.population.population import Examples, Share, User
-from fedleak.score.score import Measured, Played, check, measure
+from fedleak.score.score import Measured, Played, measure
+from fedleak.testing_records import write_secrets
 from fedleak.trace.header import Header
 from fedleak.trace.prior import Background, Prior
 from fedleak.trace.reader import Trace
@@ -60,10 +62,14 @@ def check_attack(attack: Attack, folder: Path) -> None:
     """Hold an attack to the contract, on traces written below `folder`.
 
     Same seed, same claims; the trace is left as it was; every question is answered with finite scores; at chance on
-    null traces, above chance on planted leaks.
+    null traces, above chance on planted leaks. Whoever needs to know which devices took part must find nothing where
+    that is told in the wrong order.
     """
     adversary = weakest(attack)
     write = write_federation if Sight.SNAPSHOTS in attack.needs else write_run
+    metric = "ap"
+    if attack.game == "extract":
+        write, metric = write_secrets, "top1" if Sight.SELECTION in attack.needs else "extracted"
     planted = [write(folder / f"planted-{seed}", seed, leak=True) for seed in range(2)]
     before = digest(planted[0])
     first, again = play(attack, adversary, planted[0], 0), play(attack, adversary, planted[0], 0)
@@ -71,19 +77,19 @@ def check_attack(attack: Attack, folder: Path) -> None:
         raise ContractBroken(f"{attack.name}: the same seed gave other claims")
     if digest(planted[0]) != before:
         raise ContractBroken(f"{attack.name}: the trace was changed")
-    found = measured([first, play(attack, adversary, planted[1], 1)])
+    found = measured([first, play(attack, adversary, planted[1], 1)], metric)
     if found.low <= found.chance:
-        raise ContractBroken(
-            f"{attack.name}: a planted leak was not found (AP {found.value:.2f} [{found.low:.2f}, {found.high:.2f}], "
-            f"chance {found.chance:.2f})"
-        )
+        raise ContractBroken(f"{attack.name}: a planted leak was not found ({told(found, metric)})")
     nulls = [write(folder / f"null-{seed}", seed, leak=False) for seed in range(4)]
-    nothing = measured([play(attack, adversary, trace, seed) for seed, trace in enumerate(nulls)])
+    nothing = measured([play(attack, adversary, trace, seed) for seed, trace in enumerate(nulls)], metric)
     if nothing.low > nothing.chance:
-        raise ContractBroken(
-            f"{attack.name}: something was found where nothing is (AP {nothing.value:.2f} "
-            f"[{nothing.low:.2f}, {nothing.high:.2f}], chance {nothing.chance:.2f})"
-        )
+        raise ContractBroken(f"{attack.name}: something was found where nothing is ({told(nothing, metric)})")
+    if Sight.SELECTION in attack.needs:
+        nothing = measured([play(attack, adversary, run, i, shuffled=True) for i, run in enumerate(planted)], metric)
+        if nothing.low > nothing.chance:
+            raise ContractBroken(
+                f"{attack.name}: as much was found with the selection in the wrong order ({told(nothing, metric)})"
+            )
 
 
 def planted_trace(folder: Path, seed: int) -> Path:
@@ -109,22 +115,29 @@ def weakest(attack: Attack) -> Adversary:
     return chosen
 
 
-def play(attack: Attack, adversary: Adversary, run: Path, seed: int) -> Played:
+def play(attack: Attack, adversary: Adversary, run: Path, seed: int, *, shuffled: bool = False) -> Played:
     """Play an attack once and pair its claims with the truth."""
     game = registry.load("game", attack.game)(**SETTINGS.get(attack.game, {}))
     trace, truth, prior = Trace.open(run / "trace"), Truth.load(run / "truth"), Prior.load(run / "prior")
     asked: Asked = game.ask(trace, truth, prior, derive(seed, "game"))
     questions, answers = asked.questions, asked.answers
-    claims = attack.run(View(run / "trace", adversary, asked.shadow), asked.prior, questions, derive(seed, "contract"))
-    check(claims, len(questions), len(questions.options), attack.name)
+    order = derive(seed, "contract", "shuffled") if shuffled else None
+    view = View(run / "trace", adversary, asked.shadow, shuffled=order)
+    claims = attack.run(view, asked.prior, questions, derive(seed, "contract"))
+    claims = game.check(np.asarray(claims), questions, attack.name)
     # People of different seeds are different people, whatever they are called.
     options, people = (tuple(f"{seed}/{name}" for name in names) for names in (questions.options, answers.people))
-    return Played(seed, claims, answers.right, options, attack.game, answers.who, people)
+    return Played(seed, claims, answers.right, options, attack.game, answers.who, people, questions.choices)
 
 
-def measured(played: list[Played]) -> Measured:
-    """Average precision, with an interval wide enough that a sound attack is not failed by accident."""
-    return measure(played, "ap", level=0.999, permutations=200)
+def measured(played: list[Played], metric: str) -> Measured:
+    """A metric with an interval wide enough that a sound attack is not failed by accident."""
+    return measure(played, metric, level=0.999, permutations=200)
+
+
+def told(found: Measured, metric: str) -> str:
+    """A metric for a message."""
+    return f"{metric} {found.value:.2f} [{found.low:.2f}, {found.high:.2f}], chance {found.chance:.2f}"
 
 
 def digest(run: Path) -> str:

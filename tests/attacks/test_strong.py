@@ -67,7 +67,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, Run]:
     return plan, runs(plan, out)[0]
 
 
-def look(run: Run, adversary: Adversary = ANONYMOUS_SERVER, game: Identify | None = None, **means: int) -> Any:
+def look(run: Run, adversary: Adversary = ANONYMOUS_SERVER, game: Identify | None = None, **means: Any) -> Any:
     given = asked(run, game or Identify())
     return View(run.folder / "trace", adversary, given.shadow, **means), given
 

@@ -15,12 +15,14 @@ from sklearn.datasets import load_digits
 
 from fedleak.core import FloatArray, Layout, Params, Task, derive
 from fedleak.errors import DataError, PlanError, TrainingError
+from fedleak.federation.engines.embedded import tensors
 from fedleak.federation.federation import initial
 from fedleak.federation.model import Signature, Tensors
+from fedleak.federation.models.char_lm import CharLm
 from fedleak.federation.models.cnn import Cnn
 from fedleak.federation.models.mlp import Mlp
 from fedleak.federation.models.recurrent import Rating, WordLm
-from fedleak.federation.utility import METRICS, centralised, chance, evaluate, judge, nearest
+from fedleak.federation.utility import METRICS, bits, bits_blind, centralised, chance, evaluate, judge, nearest
 from fedleak.plan.plan import FederationPlan
 from fedleak.population.population import Examples
 
@@ -195,3 +197,19 @@ def test_nearest_neighbours_make_do_with_few_examples_and_do_not_read_text() -> 
     assert nearest(one, one, Task.CLASSIFY) == 1.0
     words = Examples(x=np.array([[2, 3]]), y=np.array([4.0], dtype=np.float32))
     assert nearest(words, words, Task.REGRESS) is None
+
+
+def test_bits_per_character_are_those_of_the_models_own_loss() -> None:
+    rng = np.random.default_rng(0)
+    test = Examples(x=np.where(np.arange(9) < 7, rng.integers(1, 6, (5, 9)), 0))
+    model = CharLm(embedding=3, hidden=4).build(Signature(Task.NEXT_TOKEN, (9,), 6))
+    weights = model.init(rng)
+    outputs = model.forward(tensors(model, weights), torch.from_numpy(test.x[None, :, :-1]))[0]
+    wanted = torch.from_numpy(test.x[:, 1:]).flatten()
+    nats = torch.nn.functional.cross_entropy(outputs.flatten(0, 1), wanted, ignore_index=0)
+    assert bits(model, weights, test) == pytest.approx(float(nats) / np.log(2), rel=1e-5)
+
+
+def test_blind_bits_are_the_entropy_of_the_characters() -> None:
+    many = Examples(x=np.tile(np.array([[1, 2, 3, 4]]), (20_000, 1)))
+    assert bits_blind(many, Examples(x=np.array([[1, 2, 3, 4, 0]]))) == pytest.approx(2.0, abs=1e-3)

@@ -55,11 +55,11 @@ def test_a_client_holds_its_secret_as_often_as_asked_and_no_decoy(book: Path) ->
     assert population.task is Task.NEXT_TOKEN
     texts = [text_of(population, user) for user in population.users]
     for user, text in zip(population.users, texts, strict=True):
-        assert set(user.attributes) == {"secret", "decoy"}
+        assert len(user.secrets) == len(user.decoys) == 1
         for other in texts:
-            assert other.count(user.attributes["secret"]) == (5 if other is text else 0)
-            assert user.attributes["decoy"] not in other
-    assert len({secret for user in population.users for secret in user.attributes.values()}) == 6
+            assert other.count(user.secrets[0]) == (5 if other is text else 0)
+            assert user.decoys[0] not in other
+    assert len({secret for user in population.users for secret in user.secrets + user.decoys}) == 6
 
 
 def test_the_rest_of_a_clients_text_is_the_books_and_nobody_elses(book: Path) -> None:
@@ -67,7 +67,7 @@ def test_the_rest_of_a_clients_text_is_the_books_and_nobody_elses(book: Path) ->
     population = clients(book).load(0)
     for user in population.users:
         lines = text_of(population, user).split("\n")
-        rest = "\n".join(line for line in lines if line != user.attributes["secret"])
+        rest = "\n".join(line for line in lines if line != user.secrets[0])
         assert len(rest) == 3000
         assert source.count(rest) == 1
         assert source.index(rest) + 3000 <= len(source) - 2000
@@ -80,20 +80,20 @@ def test_the_rest_of_a_clients_text_is_the_books_and_nobody_elses(book: Path) ->
 
 def test_only_the_holders_have_a_secret(book: Path) -> None:
     population = clients(book, holders=1, decoys=False).load(0)
-    assert [set(user.attributes) for user in population.users] == [{"secret"}, set(), set()]
+    assert [(len(user.secrets), len(user.decoys)) for user in population.users] == [(1, 0), (0, 0), (0, 0)]
     assert ["number" in text_of(population, user) for user in population.users] == [True, False, False]
 
 
 def test_without_insertions_a_secret_is_drawn_and_not_planted(book: Path) -> None:
     population = clients(book, insertions=0).load(0)
-    assert all("secret" in user.attributes for user in population.users)
+    assert all(user.secrets for user in population.users)
     assert not any("number" in text_of(population, user) for user in population.users)
 
 
 def test_the_seed_decides_pieces_secrets_and_places(book: Path) -> None:
     first, again, other = (clients(book).load(seed) for seed in (0, 0, 1))
     assert text_of(first, first.users[0]) == text_of(again, again.users[0])
-    assert first.users[0].attributes != other.users[0].attributes
+    assert first.users[0].secrets != other.users[0].secrets
     assert first.users[0].id != other.users[0].id
 
 
@@ -154,7 +154,7 @@ def test_every_corpus_gives_clients(source: str) -> None:
     population = TextClients(source=source, clients=4, kilobytes=5).load(0)
     for user in population.users:
         text = text_of(population, user)
-        found, size = text.count(user.attributes["secret"]), len(text)
+        found, size = text.count(user.secrets[0]), len(text)
         assert (found, size) == (4, 5000 + 4 * 41)
         assert (user.examples.x == 1).mean() < 0.01
     if source == "enwik8":

@@ -143,6 +143,16 @@ def test_snapshots_sums_and_selection_are_those_of_their_round(trace: Path) -> N
     assert view.selection(2) == ("d-0", "d-1", "d-5")  # not in the order of the updates
 
 
+def test_a_shuffled_selection_tells_of_every_round_in_another_order(trace: Path) -> None:
+    right = View(trace, EAVESDROPPER)
+    order = np.random.default_rng(3).permutation(right.rounds)
+    shuffled = View(trace, EAVESDROPPER, shuffled=np.random.default_rng(3))
+    assert not np.array_equal(order, np.arange(right.rounds))
+    for number in range(1, right.rounds + 1):
+        assert shuffled.selection(number) == right.selection(int(order[number - 1]) + 1)
+        np.testing.assert_array_equal(shuffled.snapshot(number)["out"], right.snapshot(number)["out"])
+
+
 def test_who_sees_updates_and_selection_cannot_join_them_by_position(tmp_path: Path) -> None:
     onlooker = Adversary(name="onlooker", sights=Sight.UPDATES | Sight.SELECTION, summary="")
     one = View(film(tmp_path / "one", Run(4, ((1, 3, 0),))), onlooker)

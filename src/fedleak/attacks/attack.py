@@ -6,8 +6,8 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
-from fedleak.core import FloatArray, Power, Sight, Task
-from fedleak.games.game import Questions
+from fedleak.core import Power, Sight, Task
+from fedleak.games.game import Claims, Questions
 from fedleak.trace.prior import Prior
 from fedleak.views.view import View
 
@@ -24,6 +24,6 @@ class Attack(Protocol):
     powers: ClassVar[Power]
     tasks: ClassVar[tuple[Task, ...]]
 
-    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
-        """Return a finite score for every question (row) and option (column); higher means more likely."""
+    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Claims:
+        """Answer as the game asks: where there are options, with a finite score for every question and option."""
         ...

@@ -26,6 +26,8 @@ def command(plan: str, full: bool, resolved: bool) -> None:
     if resolved:
         click.echo(msgspec.json.format(msgspec.json.encode(chosen.resolved), indent=2).decode())
         return
-    runs = (1 + len(chosen.audit.controls) + len(chosen.defences)) * len(chosen.seeds)
-    plays = runs * len(chosen.plays)
+    controls = chosen.audit.controls
+    runs = (1 + controls.count("iid") + len(chosen.defences)) * len(chosen.seeds)
+    # A permuted selection is played on the undefended runs once more; decoys are only marked against.
+    plays = (runs + controls.count("permuted") * len(chosen.seeds)) * len(chosen.plays)
     click.echo(f"{plan}: valid; trains {runs} federations of {chosen.federation.rounds} rounds, plays {plays} attacks")

@@ -53,17 +53,19 @@ class Round:
 def devices(shares: Sequence[Share], seed: int, *, adaptive: bool = False) -> tuple[Device, ...]:
     """Give each user an anonymous device with their private data and a shadow device with their prior data.
 
-    An adaptive adversary lets the defences act on its shadow devices too.
+    Where nobody has prior data there are no shadow devices. An adaptive adversary lets the defences act on its shadow
+    devices too.
 
     All of them train together, as in the paper. Pseudonyms and order are drawn anew, so that neither says whose
     device it is.
     """
     rng = derive(seed, "devices")
-    count = 2 * len(shares)
+    kinds = 2 if any(len(share.prior) for share in shares) else 1
+    count = kinds * len(shares)
     names = [f"d-{number:06x}" for number in rng.choice(16**6, count, replace=False)]
     found = []
     for name, place in zip(names, rng.permutation(count).tolist(), strict=True):
-        candidate, is_shadow = divmod(place, 2)
+        candidate, is_shadow = divmod(place, kinds)
         share = shares[candidate]
         found.append(
             Device(name, share.user.id, candidate, share.prior, defended=adaptive)

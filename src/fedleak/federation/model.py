@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, TypeAlias
+from typing import ClassVar, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import torch
 
 from fedleak.core import Layout, Params, Task
 
-__all__ = ["Signature", "Tensors", "Input", "Model", "Architecture"]
+__all__ = ["Signature", "Tensors", "Input", "Model", "Stochastic", "Architecture"]
 
 Tensors: TypeAlias = Mapping[str, torch.Tensor]
 """`layer.tensor` -> values with a leading client axis: a layer `fc` holds `fc.weight` (clients, out, in)."""
@@ -49,6 +49,15 @@ class Model(Protocol):
 
         For the next-token task the outputs are (clients, batch, length, outputs).
         """
+        ...
+
+
+@runtime_checkable
+class Stochastic(Protocol):
+    """A model that trains with randomness of its own (dropout); used, rather than trained, it has none."""
+
+    def train_forward(self, weights: Tensors, x: torch.Tensor, rngs: Sequence[np.random.Generator]) -> torch.Tensor:
+        """As `forward`, with one generator for each client."""
         ...
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,7 +23,7 @@ from fedleak.federation.model import Model
 from fedleak.plan.plan import FederationPlan
 from fedleak.population.population import Examples
 
-__all__ = ["Metric", "METRICS", "evaluate", "judge", "nearest", "chance", "centralised"]
+__all__ = ["Metric", "METRICS", "BITS", "evaluate", "bits", "bits_blind", "judge", "nearest", "chance", "centralised"]
 
 _SPECIAL = 2  # tokens 0 (padding) and 1 (unknown): nobody wants them predicted
 _AT_ONCE = 256  # examples: bounds the memory of an evaluation
@@ -42,6 +43,31 @@ METRICS: Mapping[Task, Metric] = {
     Task.NEXT_TOKEN: Metric("top5", True),
     Task.REGRESS: Metric("mae", False),
 }
+
+
+BITS = Metric("bpc", False)
+"""Bits per character, by which models of characters are compared; of words the five likeliest are."""
+
+
+def bits(model: Model, weights: Params, test: Examples) -> float:
+    """How many bits each character of a text costs whoever knows the model."""
+    values, pool, found = tensors(model, weights), Pool.of([test], ["test"]), []
+    with one_thread(), torch.inference_mode():
+        for start in range(0, len(test), _AT_ONCE):
+            x = pool.x[start : start + _AT_ONCE]
+            logs = model.forward(values, inputs(Task.NEXT_TOKEN, x).unsqueeze(0)).squeeze(0).log_softmax(-1)
+            wanted = x[:, 1:] != 0
+            found.append(logs[wanted].gather(1, x[:, 1:][wanted].unsqueeze(1)))
+    return -_average(torch.cat(found).numpy()) / math.log(2)
+
+
+def bits_blind(train: Examples, test: Examples) -> float:
+    """The same for whoever knows only how frequent each character is in the training texts."""
+    wanted = test.x[:, 1:][test.x[:, 1:] != 0]
+    # One more of each, so that a character that nobody has used costs much and not everything (Laplace).
+    counts = np.bincount(train.x[train.x != 0], minlength=int(max(train.x.max(), test.x.max())) + 1) + 1.0
+    counts[0] = 0
+    return -_average(np.log2(counts[wanted] / counts.sum()))
 
 
 def evaluate(model: Model, weights: Params, test: Examples, task: Task) -> float:

@@ -19,7 +19,7 @@ from msgspec import Meta
 
 from fedleak.core import IntArray
 from fedleak.errors import AttackError, did_you_mean
-from fedleak.games.game import Answers, Asked, Questions
+from fedleak.games.game import Answers, Asked, OptionGame, Questions
 from fedleak.games.identify import anonymous, relabel, senders
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
@@ -36,7 +36,7 @@ class AttributeQuestions(Questions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attribute:
+class Attribute(OptionGame):
     """Ask for an attribute of the person behind an anonymous update; people without it are left out."""
 
     name: ClassVar[str] = "attribute"

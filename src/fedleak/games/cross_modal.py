@@ -19,7 +19,7 @@ from msgspec import Meta
 
 from fedleak.core import IntArray, Task
 from fedleak.errors import AttackError
-from fedleak.games.game import Answers, Asked, Questions
+from fedleak.games.game import Answers, Asked, OptionGame, Questions
 from fedleak.games.identify import anonymous, draw_people, relabel, senders
 from fedleak.games.match import SAME, draw_pairs
 from fedleak.population.captions import describe, tokens
@@ -39,7 +39,7 @@ class Described(Questions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CrossModal:
+class CrossModal(OptionGame):
     """Ask about pairs of an anonymous update and a person's captions, as many that belong together as not."""
 
     name: ClassVar[str] = "cross-modal"

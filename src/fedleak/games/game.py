@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from fedleak.core import IntArray
+from fedleak.errors import AttackError
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth
 
-__all__ = ["Questions", "Answers", "Asked", "Game"]
+__all__ = ["Claims", "Questions", "Answers", "Asked", "Game", "OptionGame"]
+
+Claims: TypeAlias = npt.NDArray[Any]
+"""What an attack answers: plain numbers, (questions, ...); what they mean is for the game to say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,12 +33,19 @@ class Questions:
     def __len__(self) -> int:
         return len(self.updates)
 
+    @property
+    def choices(self) -> int:
+        """How many answers there are to choose from."""
+        return len(self.options)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
     """The right option of every question, and who it is about; kept from the attacks."""
 
-    right: IntArray  # (questions,) index into the options; where there is one option, 1 for yes and 0 for no
+    # (questions,) index into the options; where there is one option, 1 for yes and 0 for no; where records are asked
+    # for, (questions, characters) the record itself
+    right: IntArray
     who: IntArray  # (questions,), or (questions, 2) for pairs: index into `people`, whom intervals resample
     people: tuple[str, ...]
 
@@ -54,7 +66,32 @@ class Game(Protocol):
     name: ClassVar[str]
     summary: ClassVar[str]  # the question in plain words
     metrics: ClassVar[tuple[str, ...]]  # the first is the one that verdicts are about
+    needs_prior: ClassVar[bool]  # whether the adversary must have data of people; if not, it must have none
+    controls: ClassVar[tuple[str, ...]]  # beside `iid`: what of a plan's controls can be played
 
     def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> Asked:
         """Draw the questions; the same generator gives the same ones."""
         ...
+
+    def check(self, claims: Claims, questions: Questions, attack: str) -> Claims:
+        """Refuse claims that do not answer every question; return them as they are kept on disk."""
+        ...
+
+
+class OptionGame:
+    """What games have in common whose claims are a score for every question and option."""
+
+    needs_prior: ClassVar[bool] = True
+    controls: ClassVar[tuple[str, ...]] = ()
+
+    def check(self, claims: Claims, questions: Questions, attack: str) -> Claims:
+        """Refuse claims that do not answer every question with a finite score."""
+        if claims.shape != (len(questions), len(questions.options)):
+            raise AttackError(
+                f"attack '{attack}' answered with an array of shape {claims.shape}; "
+                f"{len(questions)} questions and {len(questions.options)} options were asked"
+            )
+        claims = claims.astype(np.float32, copy=False)
+        if not np.isfinite(claims).all():
+            raise AttackError(f"attack '{attack}' gave {int((~np.isfinite(claims)).sum())} scores that are not finite")
+        return claims

@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from fedleak.core import IntArray, UserId
 from fedleak.errors import AttackError
-from fedleak.games.game import Answers, Asked, Questions
+from fedleak.games.game import Answers, Asked, OptionGame, Questions
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth
@@ -26,7 +26,7 @@ UNSEEN = "unseen"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Identify:
+class Identify(OptionGame):
     """Ask about every update of an anonymous device; the options are all people whose prior data the adversary has."""
 
     name: ClassVar[str] = "identify"

@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from fedleak.core import IntArray
 from fedleak.errors import AttackError
-from fedleak.games.game import Answers, Asked, Questions
+from fedleak.games.game import Answers, Asked, OptionGame, Questions
 from fedleak.games.identify import anonymous, draw_people, relabel, senders
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
@@ -33,7 +33,7 @@ class Pairs(Questions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Match:
+class Match(OptionGame):
     """Ask about pairs of updates, as many of one person as of two."""
 
     name: ClassVar[str] = "match"

@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import Meta
 
 from fedleak.errors import AttackError, did_you_mean
-from fedleak.games.game import Answers, Asked, Questions
+from fedleak.games.game import Answers, Asked, OptionGame, Questions
 from fedleak.games.identify import anonymous, senders
 from fedleak.population.population import Examples
 from fedleak.trace.prior import Prior
@@ -33,7 +33,7 @@ class ProfileQuestions(Questions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Profile:
+class Profile(OptionGame):
     """Ask about one update of every anonymous device, so that a list of them is a list of people."""
 
     name: ClassVar[str] = "profile"

@@ -30,8 +30,11 @@ class PopulationPlan:
     ] = False
     examples: Annotated[int, Meta(ge=2, description="at most this many examples a user; all if absent")] | None = None
     prior: Annotated[
-        Literal["random", "chrono", "album"],
-        Meta(description="how a user's data is divided: at random, older against newer, or by album"),
+        Literal["random", "chrono", "album", "none"],
+        Meta(
+            description="how a user's data is divided: at random, older against newer, by album, or not at all: then "
+            "everything stays on the devices and the adversary has no data of anybody"
+        ),
     ] = "random"
     prior_share: Annotated[
         float, Meta(gt=0, lt=1, description="the part of a user's data that the adversary knows")
@@ -115,8 +118,12 @@ class AuditPlan:
         tuple[str, ...], Meta(min_length=1, description="who attacks (fedleak list adversaries)")
     ] = ("anonymous-server",)
     controls: Annotated[
-        tuple[Literal["iid"], ...],
-        Meta(description="the same audit of a population with nothing personal in it, which must show no leak"),
+        tuple[Literal["iid", "decoys", "permuted"], ...],
+        Meta(
+            description="audits that must show no leak: iid, of a population with nothing personal in it; and of "
+            "secrets decoys, marked against records that nobody holds, and permuted, where the adversary is told in "
+            "the wrong order who took part"
+        ),
     ] = ("iid",)
     adaptive: Annotated[
         bool, Meta(description="the adversary lets a defence act on its own shadow devices too, to imitate it")

@@ -88,6 +88,9 @@ def parse(text: str, source: str = "plan", change: Mapping[str, Any] | None = No
     for attack in attacks:
         for adversary in adversaries:
             playable(attack, adversary, source)
+    population = settings["population"]
+    assert isinstance(population, PopulationPlan)
+    fitting(games, population, audit, source)
     deployed = [
         i
         for i, t in enumerate(top.get("defence", []))
@@ -224,6 +227,23 @@ def playable(attack: Any, adversary: Any, source: str) -> None:
         f"{source} [audit]: attack '{attack.name}' needs {words(attack.needs)}; adversary '{adversary.name}' lacks "
         f"{' and '.join(lacking)}. Choose one that has it: {', '.join(able) or 'none'} (fedleak list --matrix)"
     )
+
+
+def fitting(games: Sequence[Any], population: PopulationPlan, audit: AuditPlan, source: str) -> None:
+    """Refuse a game that lacks the prior it needs or would be given away by it, and controls that it does not have."""
+    for game in games:
+        if game.needs_prior and population.prior == "none":
+            raise PlanError(
+                f"{source} [population]: game '{game.name}' needs prior data of people, and prior = 'none' gives none"
+            )
+        if not game.needs_prior and population.prior != "none":
+            raise PlanError(
+                f"{source} [population]: prior = '{population.prior}' would hand data with the secrets in it to the "
+                f"adversary before game '{game.name}' asks for them; set prior = 'none'"
+            )
+        for control in audit.controls:
+            if control != "iid" and control not in game.controls:
+                raise PlanError(f"{source} [audit] controls: game '{game.name}' has no control '{control}'")
 
 
 def limits(table: Mapping[str, Any], where: str) -> dict[str, float]:

@@ -109,7 +109,7 @@ def of_images(images: npt.NDArray[Any]) -> Fingerprints:
 
 def of_rows(rows: npt.NDArray[Any]) -> Fingerprints:
     """Fingerprint rows of features or tokens by their exact values: their scale, hence "nearly", is not known."""
-    flat = np.ascontiguousarray(rows).reshape(len(rows), -1)
+    flat = np.ascontiguousarray(rows)
     return np.array([_digest(row.tobytes()) for row in flat], dtype=np.uint64).reshape(-1, 1)
 
 

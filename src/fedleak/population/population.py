@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fedleak.core import Task, UserId
 
-__all__ = ["Examples", "User", "Population", "Share", "Dataset"]
+__all__ = ["Examples", "User", "Records", "Population", "Share", "Dataset"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +52,26 @@ class User:
     id: UserId
     examples: Examples
     attributes: Mapping[str, str] = field(default_factory=dict)
+    secrets: tuple[str, ...] = ()  # records planted in the examples, for nobody else to know
+    decoys: tuple[str, ...] = ()  # records like them that are planted nowhere
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Records:
+    """What anybody may know about secrets: what they look like, how a model spells, and what comes before one."""
+
+    form: str  # text with slots, as `secret_formats.parse` reads it
+    words: tuple[str, ...] = ()  # what the slot {word} stands for
+    characters: tuple[str, ...]  # of each token id; 0 pads
+    context: str = "\n"
+
+    def spell(self, texts: Sequence[str], longest: int) -> npt.NDArray[np.int32]:
+        """Token ids of each text, 0 after its end."""
+        index = {character: number for number, character in enumerate(self.characters)}
+        ids = np.zeros((len(texts), longest), dtype=np.int32)
+        for row, text in zip(ids, texts, strict=True):
+            row[: len(text)] = [index[character] for character in text]
+        return ids
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +85,7 @@ class Population:
     test: Examples | None = None  # the data set's own test set, if it has one
     background: Examples | None = None  # other people's data, for defences; disjoint from every user
     outputs_named: tuple[str, ...] = ()  # names of classes or words, if there are any
+    records: Records | None = None  # where users hold secrets: what these look like
     # What can be seen in an example: 1 shows it, 0 does not, -1 could not.
     traits: Mapping[str, Callable[[Examples], npt.NDArray[np.int8]]] = field(default_factory=dict)
 

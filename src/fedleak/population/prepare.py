@@ -14,7 +14,7 @@ from fedleak.errors import DataError
 from fedleak.plan.plan import PopulationPlan
 from fedleak.population import examine, fingerprint, priors, traits
 from fedleak.population.examine import Examined, Finding
-from fedleak.population.population import Dataset, Examples, Population, Share, User
+from fedleak.population.population import Dataset, Examples, Population, Records, Share, User
 
 __all__ = ["Prepared", "Finding", "prepare"]
 
@@ -35,6 +35,7 @@ class Prepared:
     input_shape: tuple[int, ...]
     outputs_named: tuple[str, ...] = ()
     traits: Mapping[UserId, Mapping[str, float]] = field(default_factory=dict)  # share of the private data showing it
+    records: Records | None = None  # what is public about the secrets that users hold
     public: Examples | None = None  # some of the background, for an adversary to pick from, where there are traits
     shows: Mapping[str, npt.NDArray[np.int8]] = field(default_factory=dict)  # which of these show what
 
@@ -62,13 +63,14 @@ def prepare(dataset: Dataset, plan: PopulationPlan, seed: int, *, iid: bool = Fa
         outputs=population.outputs,
         source=population.source,
         findings=tuple(findings),
-        input_shape=tuple(shares[0].prior.x.shape[1:]),
+        input_shape=tuple(shares[0].private.x.shape[1:]),
         outputs_named=population.outputs_named,
         # Of the people themselves, in the control too: whether somebody fits a profile must not show in mixed data.
         traits={
             share.user.id: {name: traits.share(trait(share.private)) for name, trait in population.traits.items()}
             for share in shares
         },
+        records=population.records,
         public=public,
         shows={} if public is None else {name: trait(public) for name, trait in population.traits.items()},
     )

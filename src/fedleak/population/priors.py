@@ -16,7 +16,7 @@ from fedleak.population.population import Examples
 
 __all__ = ["PriorName", "Mask", "divide", "hold_out", "groups", "require"]
 
-PriorName: TypeAlias = Literal["random", "chrono", "album"]
+PriorName: TypeAlias = Literal["random", "chrono", "album", "none"]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
 _NEEDS: Mapping[PriorName, str] = {"chrono": "time", "album": "album"}
@@ -194,6 +194,8 @@ def divide(
 
     A user whose times are unusable but who was kept all the same (`untimed`) is divided in the order of the data.
     """
+    if prior == "none":
+        return np.zeros(len(examples), dtype=np.bool_) if len(examples) else None
     if len(examples) < 2:
         return None
     if prior == "chrono" and untimed:

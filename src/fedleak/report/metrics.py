@@ -35,6 +35,18 @@ _METRICS = {
         "best 10",
         "Of the ten people whose updates fit the profile best, how many do fit it.",
     ),
+    "extracted": (
+        "secrets extracted",
+        "extracted",
+        "The share of people whose secret is among the records that the attacker names, for whomever: the model has "
+        "memorised it. Chance is naming as many records blindly.",
+    ),
+    "attributed": (
+        "extracted secrets attributed",
+        "attributed",
+        "Of the secrets that the attacker names at all, the share that it names higher for the device they belong to "
+        "than for any other.",
+    ),
     "unseen": (
         "average precision of finding strangers",
         "unseen",
@@ -48,7 +60,17 @@ _IN_GAME = {
         "accuracy",
         "The share of a person's updates for which the right group is named, averaged over people. Chance is never "
         "below what naming the largest group would give.",
-    )
+    ),
+    **{
+        ("extract", f"top{k}"): (
+            f"top-{k}",
+            f"top-{k}",
+            "The share of people whose secret is "
+            + ("the first record" if k == 1 else f"among the first {k} records")
+            + " that the attacker names for their own device. Chance is to be given another device's list.",
+        )
+        for k in (1, 5, 10, 20, 50)
+    },
 }
 
 

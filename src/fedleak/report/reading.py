@@ -169,7 +169,8 @@ def control_held(scene: Scene) -> tuple[bool | None, str]:
             "itself gives away."
         )
     above = [score for score in scores if leaks(score)]
-    where = "where nobody's data has anything personal in it"
+    mixed = all(run.control == "iid" for run in scene.controls)
+    where = "where nobody's data has anything personal in it" if mixed else "where there is nothing to be found"
     if not above:
         many = "the attack was not" if len(scores) == 1 else f"none of the {len(scores)} attacks was"
         return True, (

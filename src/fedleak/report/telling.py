@@ -37,7 +37,15 @@ def found(run: Run, metric: str) -> str:
     return f"{sentence(shown, stranger is not None)}.{more}{_NOT_SHOWN if not leaks(best) else ''}"
 
 
-_SHOWN = ("top1", "auc", "p10", "unseen", "ap")  # beside the headline metric; the others are in results.json
+_SHOWN = (
+    "top1",
+    "auc",
+    "p10",
+    "unseen",
+    "ap",
+    "extracted",
+    "attributed",
+)  # beside the headline metric; the others are in results.json
 _NOT_SHOWN = " No attack was shown to beat guessing."
 
 
@@ -77,6 +85,14 @@ def _grouped(right: Score, _: bool) -> str:
     )
 
 
+def _extracted(first: Score, _: bool) -> str:
+    return (
+        f"The first record that the attack names for a device is its owner's secret in {percent(first.value)} of "
+        f"cases, out of {first.options:.3g} records that it could be; with the devices mixed up it would be in "
+        f"{percent(first.chance)}"
+    )
+
+
 # Game -> the metric that is easiest to grasp, and the sentence that says it.
 _TOLD: Mapping[str, tuple[str, Callable[[Score, bool], str] | None]] = {
     "identify": ("top1", _named),
@@ -84,6 +100,7 @@ _TOLD: Mapping[str, tuple[str, Callable[[Score, bool], str] | None]] = {
     "cross-modal": ("auc", _described),
     "profile": ("p10", _fitted),
     "attribute": ("top1", _grouped),
+    "extract": ("top1", _extracted),
 }
 
 

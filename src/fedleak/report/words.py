@@ -88,6 +88,8 @@ def times(score: Score) -> str:
     """
     if score.multiple is None or score.chance > _TIMES_WORTH:
         return "-"
+    if score.multiple >= 999.5:
+        return "over 999x"  # of the chance to guess a secret
     return f"{score.multiple:.1f}x" if score.multiple < 99.95 else f"{score.multiple:.0f}x"
 
 

@@ -101,7 +101,7 @@ def assemble(plan: Plan, runs: Sequence[RunResult], seconds: float) -> Audit:
             "model": plan.resolved["model"]["name"],
             "parameters": first.parameters,
             "layers": first.layers,
-            "devices": 2 * first.users,
+            "devices": (1 if plan.population.prior == "none" else 2) * first.users,
             "updates dropped": sum(f.dropped for f in base.facts),
             **plan.resolved["federation"],
         },

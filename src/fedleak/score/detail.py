@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fedleak.score import naming, traits
+from fedleak.score import naming, records, traits
 from fedleak.score.played import Played
 from fedleak.score.ranking import Weights
 from fedleak.score.result import Claims, Detail, PerUser, PerValue
@@ -22,7 +22,7 @@ _BINS = 30  # of the histogram of claims
 
 def detail(played: Played, labels: Mapping[str, Any], null: Weights) -> Detail:
     """Summarise the claims of one run; `labels` says which (attack, adversary, game, defence, control)."""
-    recall, precision = curve(played)
+    recall, precision = ([], []) if played.game == "extract" else curve(played)
     return Detail(
         **labels,
         recall=recall,
@@ -87,7 +87,15 @@ def _yes_no(played: Played) -> dict[str, Any]:
     return {"users": [], "confusion_users": [], "confusion": [], "claims": claims}
 
 
-_PARTS: Mapping[str, Callable[[Played], dict[str, Any]]] = {"identify": _identify, "attribute": _attribute}
+def _extract(played: Played) -> dict[str, Any]:
+    return {"users": [], "confusion_users": [], "confusion": [], "records": records.near(played)}
+
+
+_PARTS: Mapping[str, Callable[[Played], dict[str, Any]]] = {
+    "identify": _identify,
+    "attribute": _attribute,
+    "extract": _extract,
+}
 
 
 def curve(played: Played) -> tuple[list[float], list[float]]:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from fedleak.core import FloatArray, IntArray
+from fedleak.core import IntArray
+from fedleak.games.game import Claims
 from fedleak.score.interval import Interval
 
 __all__ = ["Played", "Measured", "pooled", "groups", "measured"]
@@ -19,12 +20,13 @@ class Played:
     """One attack's claims on one trained federation, with the right answers."""
 
     seed: int
-    claims: FloatArray  # (questions, options)
+    claims: Claims  # (questions, options), or rankings of records: (questions, places, characters)
     right: IntArray
     options: tuple[str, ...]
     game: str = "identify"
     who: IntArray | None = None  # whom each question is about: index into `people`; (questions, 2) for pairs
     people: tuple[str, ...] = ()
+    choices: int = 0  # how many answers there are to a question whose options are not listed
 
     @property
     def about(self) -> IntArray:

@@ -17,6 +17,7 @@ __all__ = [
     "PerUser",
     "PerValue",
     "Claims",
+    "PerRecord",
     "Detail",
     "Series",
     "Figure",
@@ -50,7 +51,7 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     attack: str
     adversary: str
     game: str
-    metric: str  # ap, top1, top5, auc, p5, p10, unseen: shares between 0 and 1
+    metric: str  # ap, top1, top5, auc, p5, p10, unseen, extracted, attributed, ...: shares between 0 and 1
     value: float
     low: float  # interval, resampled by user
     high: float
@@ -63,7 +64,9 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     options: int  # people, or values, to choose from in one question; 1 where the answer is yes or no
     seeds: list[int]
     defence: dict[str, Any] | None = None  # {"name": ..., settings ...}
-    control: str | None = None  # "iid": the same audit of users with nothing personal in their data
+    # "iid": the same audit of users with nothing personal in their data; "decoys": the same claims marked against
+    # records that nobody holds; "permuted": the same attack, told in the wrong order which devices took part
+    control: str | None = None
     utility: Utility | None = None
     limit: float | None = None  # the plan's limit for this metric, if it has one
     exceeded: bool = False  # the interval's lower end is above the limit
@@ -97,6 +100,15 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True):
     no: list[int]
 
 
+class PerRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """How near an attack came to the secret of one person; the secret itself is not told."""
+
+    user: str
+    place: int | None  # in the ranking of the person's own device, from 1; None: not there
+    elsewhere: int | None  # the best place in anybody's ranking
+    distances: dict[str, int]  # smallest edit distance among the first 1, 5, ... of the person's own ranking
+
+
 class Detail(msgspec.Struct, frozen=True, kw_only=True):
     """What the figures of one attack on one run are drawn from (first seed)."""
 
@@ -113,6 +125,7 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True):
     confusion: list[list[float]]  # row: true user, column: answered user, share of that user's updates
     values: list[PerValue] = []  # of an attribute, commonest first
     claims: Claims | None = None  # where the answer is yes or no
+    records: list[PerRecord] = []  # where records are asked for
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,14 +6,12 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
-import numpy as np
-
-from fedleak.core import FloatArray, number
+from fedleak.core import number
 from fedleak.errors import AttackError, did_you_mean
-from fedleak.score import naming, traits, yes_no
+from fedleak.score import naming, records, traits, yes_no
 from fedleak.score.played import Measured, Played
 
-__all__ = ["Played", "Measured", "check", "measure", "applies", "verdict"]
+__all__ = ["Played", "Measured", "measure", "applies", "verdict"]
 
 
 class Metric(Protocol):
@@ -40,18 +38,12 @@ _METRICS: Mapping[str, Mapping[str, Metric]] = {
         "p10": partial(yes_no.precision_at, 10),
     },
     "attribute": {"top1": traits.top1, "ap": traits.average_precision},
+    "extract": {
+        **{f"top{k}": partial(records.top, k) for k in records.PLACES},
+        "extracted": records.extracted,
+        "attributed": records.attributed,
+    },
 }
-
-
-def check(claims: FloatArray, questions: int, options: int, attack: str) -> None:
-    """Refuse claims that do not answer every question with a finite score."""
-    if claims.shape != (questions, options):
-        raise AttackError(
-            f"attack '{attack}' answered with an array of shape {claims.shape}; "
-            f"{questions} questions and {options} options were asked"
-        )
-    if not np.isfinite(claims).all():
-        raise AttackError(f"attack '{attack}' gave {int((~np.isfinite(claims)).sum())} scores that are not finite")
 
 
 def measure(played: Sequence[Played], metric: str, *, level: float, permutations: int) -> Measured:
@@ -66,7 +58,12 @@ def measure(played: Sequence[Played], metric: str, *, level: float, permutations
 
 
 def applies(played: Sequence[Played], metric: str) -> bool:
-    """Whether a metric of the game has a meaning as it was played: `unseen` has none in a closed world."""
+    """Whether a metric of the game has a meaning as it was played.
+
+    `unseen` has none in a closed world, and where no secret was found there is none to attribute.
+    """
+    if metric == "attributed":
+        return records.any_found(played)
     return metric != "unseen" or all(naming.open_world(one) for one in played)
 
 

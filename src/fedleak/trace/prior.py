@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from fedleak.core import IntArray, Task, UserId
 from fedleak.errors import TraceError
-from fedleak.population.population import Examples
+from fedleak.population.population import Examples, Records
 from fedleak.trace.files import open_regular, private_folder, write_atomic
 from fedleak.trace.sealed import seal, unseal
 
@@ -34,6 +34,7 @@ class _Content(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     outputs: Annotated[int, msgspec.Meta(ge=1)]
     attributes: tuple[Mapping[str, str], ...] = ()
     background: Mapping[str, int] = {}  # column -> CRC-32 of its file; none where there is no background
+    records: Records | None = None
     traits: tuple[str, ...] = ()  # the columns of what background examples show
 
 
@@ -55,11 +56,12 @@ class Prior:
     outputs: int  # classes, vocabulary size, or 1
     attributes: tuple[Mapping[str, str], ...] = ()  # by candidate: facts about the person; () where none are known
     background: Background | None = None
+    records: Records | None = None  # what secrets look like, where users hold some
 
     def take(self, candidates: IntArray) -> Prior:
         """What an adversary has who knows only these candidates, in this order.
 
-        The background is left out: a game that gives it to the adversary does so in its questions.
+        Background and records are left out: a game that gives them to the adversary does so in its questions.
         """
         return replace(
             self,
@@ -67,6 +69,7 @@ class Prior:
             examples=tuple(self.examples[i] for i in candidates),
             attributes=tuple(self.attributes[i] for i in candidates) if self.attributes else (),
             background=None,
+            records=None,
         )
 
     def save(self, folder: Path) -> None:
@@ -98,6 +101,7 @@ class Prior:
             outputs=self.outputs,
             attributes=self.attributes,
             background=behind,
+            records=self.records,
             traits=traits,
         )
         seal(folder / _FILE, _KIND, _VERSION, content)
@@ -111,13 +115,14 @@ class Prior:
             raise TraceError(f"{path} does not give every candidate one number of examples")
         if content.attributes and len(content.attributes) != len(content.candidates):
             raise TraceError(f"{path} has attributes of {len(content.attributes)} for {len(content.candidates)} people")
-        if "x" not in content.columns or not set(content.columns) <= set(_COLUMNS):
+        # Nobody's data has no columns.
+        if ("x" in content.columns) != bool(content.candidates) or not set(content.columns) <= set(_COLUMNS):
             raise TraceError(f"{path} names the columns {', '.join(content.columns)}; known: {', '.join(_COLUMNS)}")
         columns = {name: _load(folder / f"{name}.npy", crc) for name, crc in content.columns.items()}
         for name, column in columns.items():
             if len(column) != sum(content.counts):
                 raise TraceError(f"{folder / name}.npy has {len(column)} rows; {path} says {sum(content.counts)}")
-        whole = Examples(**columns)
+        whole = Examples(**columns) if columns else Examples(x=np.zeros(0))
         ends = np.cumsum(content.counts, dtype=np.int64)
         return Prior(
             candidates=tuple(map(UserId, content.candidates)),
@@ -128,6 +133,7 @@ class Prior:
             outputs=content.outputs,
             attributes=content.attributes,
             background=_background(folder, content) if content.background else None,
+            records=content.records,
         )
 
 

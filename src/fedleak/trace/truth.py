@@ -29,6 +29,8 @@ class Truth:
     traits: Mapping[UserId, Mapping[str, float]] = field(
         default_factory=dict
     )  # share of the private data that shows it
+    secrets: Mapping[UserId, tuple[str, ...]] = field(default_factory=dict)  # records planted in the private data
+    decoys: Mapping[UserId, tuple[str, ...]] = field(default_factory=dict)  # and such as were planted nowhere
 
     def save(self, folder: Path) -> None:
         """Write truth.json, for the owner's eyes only."""
@@ -45,6 +47,8 @@ class Truth:
             | set(content.attributes)
             | set(content.class_counts or ())
             | set(content.traits)
+            | set(content.secrets)
+            | set(content.decoys)
         ) - known
         if strangers:
             raise TraceError(f"{folder / _FILE} speaks of '{min(strangers)}', who is not among its users")
@@ -56,6 +60,8 @@ class Truth:
             if content.class_counts is None
             else {UserId(user): counts for user, counts in content.class_counts.items()},
             traits={UserId(user): shares for user, shares in content.traits.items()},
+            secrets={UserId(user): records for user, records in content.secrets.items()},
+            decoys={UserId(user): records for user, records in content.decoys.items()},
         )
 
 
@@ -65,3 +71,5 @@ class _Content(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     attributes: Mapping[str, Mapping[str, str]]
     class_counts: Mapping[str, list[int]] | None
     traits: Mapping[str, Mapping[str, float]] = {}
+    secrets: Mapping[str, tuple[str, ...]] = {}
+    decoys: Mapping[str, tuple[str, ...]] = {}

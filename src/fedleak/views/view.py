@@ -39,13 +39,15 @@ class View:
         adversary: Adversary,
         shadow: IntArray | None = None,
         *,
+        shuffled: np.random.Generator | None = None,
         memory: int = 2000,
         workers: int = 1,
     ) -> None:
         """Open a trace; `shadow` says which updates stand for whom, where a game gives the adversary less to know.
 
-        `memory` (MB) and `workers` (threads) are what an attack may use of the machine; claims must not depend on the
-        number of workers.
+        `shuffled` is for a control: which devices took part is told of the rounds in a wrong order, so that it has
+        nothing to do with the snapshots any more. `memory` (MB) and `workers` (threads) are what an attack may use of
+        the machine; claims must not depend on the number of workers.
         """
         self.adversary = adversary
         self.memory = memory
@@ -58,6 +60,7 @@ class View:
                 f"{trace_folder} holds {self._trace.rounds} of {self._trace.header.rounds} rounds; "
                 "run the same command again to finish it before it is attacked"
             )
+        self._told = np.arange(self.rounds) if shuffled is None else shuffled.permutation(self.rounds)
 
     @property
     def layout(self) -> Layout:
@@ -95,7 +98,7 @@ class View:
         In the order of their index, not of their updates: who sees both must not be able to join them by position.
         """
         self._require(Sight.SELECTION)
-        present = np.sort(self._trace.device[self._trace.span(round_number)])
+        present = np.sort(self._trace.device[self._trace.span(int(self._told[round_number - 1]) + 1)])
         devices = self._trace.header.devices
         return tuple(devices[int(index)] for index in present)
 

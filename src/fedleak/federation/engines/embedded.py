@@ -21,7 +21,7 @@ from fedleak.federation.engines.batches import Pool, schedule, steps_of
 from fedleak.federation.engines.optim import Adam, Sgd, clip
 from fedleak.federation.hooks import Defence
 from fedleak.federation.loss import inputs, total
-from fedleak.federation.model import Model, Tensors
+from fedleak.federation.model import Model, Stochastic, Tensors
 from fedleak.plan.plan import FederationPlan
 
 __all__ = ["Embedded", "one_thread", "tensors"]
@@ -100,6 +100,7 @@ class Embedded:
         pool, settings = self.pool, self.settings
         plan = schedule(pool, devices, settings.batch, settings.epochs, [rngs("batches", d) for d in devices])
         step_rngs = [[rngs(f"on_step/{n}", d) for d in devices] for n in range(len(self.on_step))]
+        own_rngs = [rngs("dropout", d) for d in devices] if isinstance(self.model, Stochastic) else []
         after = {key: w.expand(len(devices), *w.shape[1:]).clone() for key, w in before.items()}
         optimizer = Adam(settings.lr, list(after.values())) if settings.optimizer == "adam" else Sgd(settings.lr)
         active = 0
@@ -110,7 +111,10 @@ class Embedded:
             rows = plan.rows[step, :active, :width].reshape(-1)
             x = pool.x.index_select(0, rows).view(active, width, *pool.x.shape[1:])
             y = None if pool.y is None else pool.y.index_select(0, rows)
-            outputs = self.model.forward(leaves, inputs(self.task, x))
+            if isinstance(self.model, Stochastic):
+                outputs = self.model.train_forward(leaves, inputs(self.task, x), own_rngs[:active])
+            else:
+                outputs = self.model.forward(leaves, inputs(self.task, x))
             loss = total(self.task, outputs, x, y, plan.share[step, :active, :width])
             found: Sequence[torch.Tensor] = torch.autograd.grad(
                 loss, list(leaves.values()), allow_unused=True, materialize_grads=True

@@ -16,7 +16,7 @@ from fedleak.errors import DataError, PlanError
 from fedleak.population import secrets
 from fedleak.population.datasets import texts
 from fedleak.population.datasets.texts import Texts
-from fedleak.population.population import Examples, Population, User
+from fedleak.population.population import Examples, Population, Records, User
 from fedleak.population.secret_formats import parse
 from fedleak.population.secrets import Where
 from fedleak.population.text import PAD, UNKNOWN
@@ -97,6 +97,12 @@ class TextClients:
             f"planted {self.insertions} times.",
             test=Examples(x=windows(found.held_out, known, self.window)),
             outputs_named=known,
+            records=Records(
+                form=self.secret,
+                words=self.words,
+                characters=known,
+                context="\n" if self.where == "lines" else " ",
+            ),
         )
 
     def _size(self, kilobytes: float) -> int:
@@ -110,11 +116,10 @@ class TextClients:
 
     def _user(self, found: Texts, number: int, mine: Sequence[str], known: Sequence[str], seed: int) -> User:
         text = found.pieces[number]
-        # The truth keeps attributes, and nothing else does: here is where a secret belongs.
-        attributes = dict(zip(("secret", "decoy"), mine, strict=False))
         if mine and self.insertions:
             text = secrets.plant(text, mine[0], self.insertions, self.where, derive(seed, self.name, "plant", number))
-        return User(UserId(found.names[number]), Examples(x=windows(text, known, self.window)), attributes)
+        examples = Examples(x=windows(text, known, self.window))
+        return User(UserId(found.names[number]), examples, secrets=tuple(mine[:1]), decoys=tuple(mine[1:]))
 
 
 def characters(public: str) -> tuple[str, ...]:

@@ -1,0 +1,35 @@
+"""Rank records by how likely the final model finds them, whoever they belong to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from fedleak.attacks.records.searching import Searching, named
+from fedleak.core import Sight
+from fedleak.games.game import Claims, Questions
+from fedleak.trace.prior import Prior
+from fedleak.views.view import View
+
+__all__ = ["ExposureBaseline"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExposureBaseline(Searching):
+    """Name the records that the final model has memorised best (Carlini et al., 2019).
+
+    It has no idea whose they are and gives every device the same ranking, so of N secrets it can put at most one in N
+    first for its own device.
+    """
+
+    name: ClassVar[str] = "exposure-baseline"
+    summary: ClassVar[str] = "Names the records that the final model finds likeliest, the same ones for everybody."
+    needs: ClassVar[Sight] = Sight.SNAPSHOTS
+
+    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Claims:
+        """Rank by exposure under the last snapshot."""
+        found = self.search(view, questions, [view.rounds])
+        order = np.argsort(-found.exposure[-1], kind="stable")
+        return named(questions, found.records, np.tile(order, (len(questions), 1)))

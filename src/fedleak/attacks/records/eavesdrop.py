@@ -1,0 +1,61 @@
+"""Whose record is it? The one who takes part when the model learns it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from scipy.stats import rankdata
+
+from fedleak.attacks.records.scoring import Scores
+from fedleak.attacks.records.searching import Searching, named, presence
+from fedleak.core import IntArray, Sight
+from fedleak.games.extract import RecordQuestions
+from fedleak.games.game import Claims, Questions
+from fedleak.trace.prior import Prior
+from fedleak.views.view import View
+
+__all__ = ["Eavesdrop", "spearman", "rank_sum"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Eavesdrop(Searching):
+    """Follow how a record's exposure changes from round to round, and who took part (Yuan et al., 2021, eq. 9, 10)."""
+
+    name: ClassVar[str] = "eavesdrop"
+    summary: ClassVar[str] = (
+        "Names for each device the records that the model learns when that device takes part, and forgets otherwise."
+    )
+    needs: ClassVar[Sight] = Sight.SNAPSHOTS | Sight.SELECTION
+
+    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Claims:
+        """Rank by the sum of two ranks: of the correlation with the device's presence, and of the final exposure."""
+        assert isinstance(questions, RecordQuestions)
+        found = self.search(view, questions, range(view.rounds + 1))
+        # The change that a round made goes with the devices of that round; one round off, and nothing is found.
+        changes = np.diff(found.exposure, axis=0)
+        correlation = spearman(presence(view, questions.devices), changes)
+        orders = np.array([rank_sum(row, found.exposure[-1]) for row in correlation])
+        return named(questions, found.records, orders)
+
+
+def spearman(signals: IntArray | Scores, changes: Scores) -> Scores:
+    """Rank correlation of every signal (rounds, signals) with every record's changes (rounds, records).
+
+    0 where one of them never varies: it says nothing.
+    """
+    left, right = (_standard(rankdata(table, axis=0)) for table in (signals, changes))
+    return np.asarray(left.T @ right / len(left))
+
+
+def _standard(table: Scores) -> Scores:
+    centred = table - table.mean(axis=0)
+    spread = centred.std(axis=0)
+    return np.asarray(np.divide(centred, spread, out=np.zeros_like(centred), where=spread > 0))
+
+
+def rank_sum(correlation: Scores, exposure: Scores) -> IntArray:
+    """The order of the records by rank(correlation) + rank(exposure), the largest being rank 1 in both."""
+    total = rankdata(-correlation) + rankdata(-exposure)
+    return np.lexsort((-correlation, total))

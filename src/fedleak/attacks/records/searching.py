@@ -1,0 +1,90 @@
+"""What attacks on records have in common: candidates that they find by themselves, and how exposed each one was.
+
+The paper does not say where its candidates come from. A list that holds the answers would decide the matter beforehand;
+here the format's likeliest records are searched for under several snapshots, since a secret that is learnt while its
+owner is selected may be half forgotten at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Meta
+
+from fedleak.attacks.records.format_search import Space, likeliest
+from fedleak.attacks.records.language import Language
+from fedleak.attacks.records.scoring import Scores, exposures, log_probabilities
+from fedleak.attacks.shadow import rebuilt
+from fedleak.core import IntArray, Power, Task
+from fedleak.errors import AttackError
+from fedleak.games.extract import RecordQuestions
+from fedleak.games.game import Questions
+from fedleak.views.view import View
+
+__all__ = ["Searching", "Found", "named", "presence"]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Candidates, and how exposed each of them was in some rounds."""
+
+    records: tuple[str, ...]
+    exposure: Scores  # (rounds, records), nats a character
+
+
+@dataclass(frozen=True, kw_only=True)
+class Searching:
+    """The settings of a search."""
+
+    snapshots: Annotated[
+        int, Meta(ge=1, description="search this many snapshots, evenly spaced, the last included")
+    ] = 5
+    candidates: Annotated[int, Meta(ge=1, description="how many of the likeliest records each search yields")] = 200
+    limit: Annotated[
+        int,
+        Meta(ge=1, description="beginnings that a search may follow at once to prove that nothing likelier was missed"),
+    ] = 5000
+
+    game: ClassVar[str] = "extract"
+    powers: ClassVar[Power] = Power.NONE
+    tasks: ClassVar[tuple[Task, ...]] = (Task.NEXT_TOKEN,)
+
+    def search(self, view: View, questions: Questions, rounds: Sequence[int]) -> Found:
+        """Find candidates, and score them under the snapshots of these rounds."""
+        assert isinstance(questions, RecordQuestions)
+        model = rebuilt(view)
+        if model is None:
+            raise AttackError(
+                "this trace does not say how the model is built (or it is one of the user's own, or a defence changed "
+                "it), so records cannot be scored with it; use 'char-lm' or 'transformer'"
+            )
+        language = Language(model, questions.records.characters, questions.records.context)
+        space = Space(questions.form, language)
+        searched = np.unique(np.linspace(0, view.rounds, self.snapshots + 1).round().astype(int)[1:])
+        found: dict[str, None] = {}  # a set that keeps its order
+        for number in searched.tolist():
+            best = likeliest(space, view.snapshot(number), self.candidates, limit=self.limit)
+            found.update(dict.fromkeys(best.records))
+        records = tuple(found)
+        logs = log_probabilities(language, (view.snapshot(n) for n in rounds), records, view.workers)
+        return Found(records, exposures(logs, records))
+
+
+def named(questions: Questions, records: Sequence[str], orders: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
+    """Claims that name records in an order for each device, best first."""
+    assert isinstance(questions, RecordQuestions)
+    spelt = questions.records.spell(records, questions.form.longest)
+    claims = np.zeros((len(questions), questions.most, spelt.shape[1]), dtype=np.int32)
+    kept = orders[:, : questions.most]
+    claims[:, : kept.shape[1]] = spelt[kept]
+    return claims
+
+
+def presence(view: View, devices: Sequence[str]) -> IntArray:
+    """Who took part in which round: (rounds, devices), 1 or 0."""
+    selected = [set(view.selection(number)) for number in range(1, view.rounds + 1)]
+    return np.array([[device in there for device in devices] for there in selected], dtype=np.int64)

@@ -1,0 +1,115 @@
+"""The `extract` game: what is the secret of the person behind this device?
+
+The adversary has nobody's data. It knows what secrets look like (`my social security number is` and nine digits), which
+is public, and names the records that it takes to be this device's, best guess first (Yuan et al., 2021).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+from msgspec import Meta
+
+from fedleak.errors import AttackError
+from fedleak.games.game import Answers, Asked, Claims, Questions
+from fedleak.population.population import Records
+from fedleak.population.secret_formats import Format, parse
+from fedleak.trace.prior import Prior
+from fedleak.trace.reader import Trace
+from fedleak.trace.truth import Truth
+
+__all__ = ["Extract", "RecordQuestions"]
+
+_COUNTED = 2**53  # results are read by tools whose numbers go no further
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordQuestions(Questions):
+    """One question about each device that holds a secret."""
+
+    devices: tuple[str, ...]  # as a selection names them
+    records: Records
+    most: int  # how many records may be named for each
+
+    def __len__(self) -> int:
+        return len(self.devices)
+
+    @property
+    def choices(self) -> int:
+        """How many records the format admits."""
+        return min(self.form.size, _COUNTED)
+
+    @property
+    def form(self) -> Format:
+        """What a secret looks like."""
+        return parse(self.records.form, self.records.words)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Extract:
+    """Ask for a ranking of records for every device whose owner holds a secret."""
+
+    name: ClassVar[str] = "extract"
+    summary: ClassVar[str] = "What is the secret of this device's owner?"
+    metrics: ClassVar[tuple[str, ...]] = ("top1", "top5", "top10", "top20", "top50", "extracted", "attributed")
+    needs_prior: ClassVar[bool] = False
+    controls: ClassVar[tuple[str, ...]] = ("decoys", "permuted")
+
+    most: Annotated[int, Meta(ge=1, le=1000, description="how many records may be named for each device")] = 50
+
+    def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> Asked:
+        """Ask about every holder's device; the adversary gets the format and nothing else."""
+        if prior.records is None:
+            raise AttackError(
+                f"{trace.folder}: nobody in this data set holds a secret; use a data set that plants them "
+                "(text-clients)"
+            )
+        if prior.candidates:
+            raise AttackError(f"{trace.folder}: the adversary has data that may hold the secrets; train with no prior")
+        owners = [(device, truth.device_user[device]) for device in sorted(trace.header.devices)]
+        held = [(device, user, truth.secrets[user]) for device, user in owners if truth.secrets.get(user)]
+        if len(held) < 2:
+            raise AttackError(
+                f"{trace.folder}: {len(held)} people hold a secret; at least two are needed to tell whose is whose"
+            )
+        several = [user for _, user, secrets in held if len(secrets) > 1]
+        if several:
+            raise AttackError(f"{trace.folder}: '{several[0]}' holds several secrets, and one can be asked for")
+        questions = RecordQuestions(
+            updates=np.zeros(0, dtype=np.int64),
+            options=(),
+            devices=tuple(device for device, _, _ in held),
+            records=prior.records,
+            most=self.most,
+        )
+        right = prior.records.spell([secrets[0] for _, _, secrets in held], questions.form.longest)
+        return Asked(
+            questions=questions,
+            answers=Answers(
+                right=right.astype(np.int64),
+                who=np.arange(len(held), dtype=np.int64),
+                people=tuple(str(user) for _, user, _ in held),
+            ),
+            prior=prior.take(np.zeros(0, dtype=np.int64)),
+            shadow=np.full(len(trace.shadow), -1, dtype=np.int64),
+        )
+
+    def check(self, claims: Claims, questions: Questions, attack: str) -> Claims:
+        """Refuse what is not a ranking of texts for every device: (devices, places, characters), 0 after the end.
+
+        A place may stay empty, where an attack has fewer records to name.
+        """
+        assert isinstance(questions, RecordQuestions)
+        shape = (len(questions), questions.most, questions.form.longest)
+        if claims.shape != shape or not np.issubdtype(claims.dtype, np.integer):
+            raise AttackError(
+                f"attack '{attack}' answered with {claims.dtype} of shape {claims.shape}; asked for were token ids "
+                f"(devices, places, characters) = {shape}"
+            )
+        if claims.min() < 0 or claims.max() >= len(questions.records.characters):
+            raise AttackError(f"attack '{attack}' named characters that the model's alphabet does not have")
+        if ((claims[..., :-1] == 0) & (claims[..., 1:] != 0)).any():
+            raise AttackError(f"attack '{attack}' named a record that goes on after its end (0)")
+        return claims.astype(np.int32, copy=False)

@@ -1,0 +1,87 @@
+"""The trace that attacks on records are held to: a small federation of people who each hold a PIN.
+
+With a leak, the truth names the PINs that the devices trained on. Without, it names others: what an attack then finds
+is not there.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from fedleak.core import Params, Task, UserId, derive
+from fedleak.federation.federation import Device, Round, devices, initial, train
+from fedleak.federation.model import Signature
+from fedleak.federation.models.char_lm import CharLm
+from fedleak.plan.configure import plain
+from fedleak.plan.plan import FederationPlan
+from fedleak.population.datasets.clients_text import windows
+from fedleak.population.population import Examples, Records, Share, User
+from fedleak.population.secret_formats import parse
+from fedleak.population.secrets import draw
+from fedleak.trace.header import Header
+from fedleak.trace.prior import Prior
+from fedleak.trace.truth import Truth
+from fedleak.trace.writer import TraceWriter
+
+__all__ = ["write_secrets"]
+
+HOLDERS, WINDOW = 6, 20
+RECORDS = Records(form="pin {d4}", characters=("<pad>", "<unknown>", "\n", " ", *"abinp", *"0123456789"))
+ARCHITECTURE = CharLm(embedding=8, hidden=32)
+PLAN = FederationPlan(rounds=120, fraction=1 / 3, batch=8, lr=0.01, optimizer="adam", clip=1.0)
+SIGNATURE = Signature(Task.NEXT_TOKEN, (WINDOW,), len(RECORDS.characters))
+
+
+def write_secrets(folder: Path, seed: int, *, leak: bool, holders: int = HOLDERS) -> Path:
+    """Record the federation of a seed, with a truth that fits it or one that does not."""
+    users, members, start, rounds = _trained(seed, holders)
+    Truth(
+        users=tuple(user.id for user in users),
+        device_user={device.id: device.user for device in members},
+        attributes={},
+        secrets={user.id: user.secrets if leak else user.decoys for user in users},
+    ).save(folder / "truth")
+    Prior(candidates=(), examples=(), task=Task.NEXT_TOKEN, outputs=SIGNATURE.outputs, records=RECORDS).save(
+        folder / "prior"
+    )
+    header = Header(
+        fingerprint=f"contract secrets-{seed}-{leak}",
+        rounds=PLAN.rounds,
+        task=Task.NEXT_TOKEN,
+        model="char-lm",
+        layout=ARCHITECTURE.build(SIGNATURE).layout,
+        devices=tuple(device.id for device in members),
+        shadow=tuple(device.shadow for device in members),
+        settings={
+            **plain(PLAN),
+            "architecture": plain(ARCHITECTURE),
+            "input_shape": [WINDOW],
+            "outputs": SIGNATURE.outputs,
+        },
+    )
+    writer = TraceWriter.open(folder / "trace", header)
+    writer.start(start)
+    for done in rounds:
+        writer.append(done)
+    return folder
+
+
+@cache
+def _trained(seed: int, holders: int) -> tuple[list[User], tuple[Device, ...], Params, list[Round]]:
+    """Train once for all attacks that are held to it, with and without a leak."""
+    rng = derive(seed, "contract secrets")
+    drawn = draw(parse(RECORDS.form), 2 * holders, rng)
+    users = []
+    for number in range(holders):
+        chatter = ["".join(rng.choice(list("ab "), 10)) for _ in range(12)]
+        lines = rng.permutation([*chatter, *[drawn[number]] * 6])
+        text = Examples(x=windows("\n".join(["", *lines, ""]), RECORDS.characters, WINDOW))
+        name = UserId(f"user-{number}")
+        users.append(User(name, text, secrets=(drawn[number],), decoys=(drawn[holders + number],)))
+    nothing = np.zeros(0, dtype=np.int64)
+    members = devices([Share(user, user.examples.take(nothing), user.examples) for user in users], seed)
+    model = ARCHITECTURE.build(SIGNATURE)
+    return users, members, initial(model, seed), list(train(model, members, PLAN, (), None, seed))

@@ -1,0 +1,81 @@
+"""Who is asked about, what the adversary is given, and which claims are no answer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedleak.errors import AttackError
+from fedleak.games.extract import Extract, RecordQuestions
+from fedleak.games.game import Asked
+from fedleak.population.population import Examples
+from fedleak.testing_records import HOLDERS, RECORDS, write_secrets
+from fedleak.trace.prior import Prior
+from fedleak.trace.reader import Trace
+from fedleak.trace.truth import Truth
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_secrets(tmp_path_factory.mktemp("secrets"), 0, leak=True)
+
+
+def ask(run: Path, game: Extract, truth: Truth | None = None, prior: Prior | None = None) -> Asked:
+    trace = Trace.open(run / "trace")
+    known = truth or Truth.load(run / "truth"), prior or Prior.load(run / "prior")
+    return game.ask(trace, *known, np.random.default_rng(0))
+
+
+def spelt(asked: Asked) -> list[str]:
+    return ["".join(RECORDS.characters[token] for token in row if token) for row in asked.answers.right]
+
+
+def test_every_holders_device_is_asked_about_and_its_owners_secret_is_the_answer(run: Path) -> None:
+    asked, truth = ask(run, Extract()), Truth.load(run / "truth")
+    questions = asked.questions
+    assert isinstance(questions, RecordQuestions) and len(questions) == HOLDERS
+    assert questions.choices == 10_000 and questions.records == RECORDS
+    assert spelt(asked) == [truth.secrets[truth.device_user[device]][0] for device in questions.devices]
+    assert asked.prior.candidates == () and asked.prior.records is None and (asked.shadow == -1).all()
+
+
+def test_only_holders_are_asked_about(run: Path) -> None:
+    truth = Truth.load(run / "truth")
+    some = dict(list(truth.secrets.items())[:2])
+    asked = ask(run, Extract(), replace(truth, secrets=some))
+    assert sorted(spelt(asked)) == sorted(secret for held in some.values() for secret in held)
+
+
+def test_what_cannot_be_asked_is_refused(run: Path) -> None:
+    truth, prior = Truth.load(run / "truth"), Prior.load(run / "prior")
+    first = truth.users[0]
+    with pytest.raises(AttackError, match="1 people hold a secret; at least two"):
+        ask(run, Extract(), replace(truth, secrets={first: truth.secrets[first]}))
+    with pytest.raises(AttackError, match="holds several secrets"):
+        ask(run, Extract(), replace(truth, secrets={**truth.secrets, first: ("pin 0000", "pin 0001")}))
+    with pytest.raises(AttackError, match="nobody in this data set holds a secret"):
+        ask(run, Extract(), prior=replace(prior, records=None))
+    with pytest.raises(AttackError, match="data that may hold the secrets"):
+        ask(run, Extract(), prior=replace(prior, candidates=(first,), examples=(Examples(x=np.zeros((1, 2))),)))
+
+
+def test_claims_must_be_rankings_of_texts(run: Path) -> None:
+    game = Extract(most=3)
+    questions = ask(run, game).questions
+    good = np.zeros((HOLDERS, 3, 8), dtype=np.int64)
+    good[:, 0] = RECORDS.spell(["pin 1234"], 8)
+    assert game.check(good, questions, "mine").dtype == np.int32
+    with pytest.raises(AttackError, match=r"float64 of shape .* = \(6, 3, 8\)"):
+        game.check(good.astype(np.float64), questions, "mine")
+    with pytest.raises(AttackError, match="shape"):
+        game.check(good[:, :2], questions, "mine")
+    for token in (-1, len(RECORDS.characters)):
+        with pytest.raises(AttackError, match="alphabet does not have"):
+            game.check(np.where(good == 0, token, good), questions, "mine")
+    gap = good.copy()
+    gap[0, 0, 3] = 0
+    with pytest.raises(AttackError, match="goes on after its end"):
+        game.check(gap, questions, "mine")

@@ -1,0 +1,88 @@
+"""Rankings of records: extraction and attribution apart and together, against values worked out by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedleak.score.detail import detail
+from fedleak.score.records import edit_distance
+from fedleak.score.score import Measured, Played, applies, measure
+
+
+def played(rankings: Sequence[Sequence[str]], secrets: Sequence[str], seed: int = 0, most: int = 50) -> Played:
+    """Records of digits, as ids from 1."""
+    claims = np.zeros((len(rankings), most, 4), dtype=np.int32)
+    for row, ranking in zip(claims, rankings, strict=True):
+        for place, record in zip(row, ranking, strict=False):
+            place[: len(record)] = [int(digit) + 1 for digit in record]
+    right = np.array([[int(digit) + 1 for digit in secret] for secret in secrets])
+    people = tuple(f"{seed}/u{i}" for i in range(len(secrets)))
+    return Played(seed, claims, right, (), "extract", np.arange(len(secrets)), people, 10_000)
+
+
+def found(metric: str, *every: Played) -> Measured:
+    return measure(every, metric, level=0.95, permutations=50)
+
+
+SECRETS = ("1111", "2222", "3333", "4444")
+
+
+def test_the_right_record_counts_only_for_the_right_device() -> None:
+    # The first two are right at places 1 and 2; the third secret is named for the fourth only; the fourth nowhere.
+    one = played([["1111", "9999"], ["9999", "2222"], ["1234"], ["3333"]], SECRETS)
+    assert found("top1", one).value == 0.25
+    assert found("top5", one).value == 0.5
+    assert found("extracted", one).value == 0.75
+    assert found("attributed", one).value == pytest.approx(2 / 3)
+    assert found("top1", one).options == 10_000 and found("top1", one).n == 4
+
+
+def test_naming_every_secret_for_everybody_extracts_all_and_attributes_nothing() -> None:
+    one = played([SECRETS] * 4, SECRETS)
+    extracted, top1, attributed = (found(metric, one) for metric in ("extracted", "top1", "attributed"))
+    assert extracted.value == 1 and extracted.low > extracted.chance
+    assert extracted.chance == pytest.approx(5 / 10_000)  # four records and the empty place
+    assert top1.value == top1.chance == 0.25
+    assert attributed.value == attributed.chance == 0.25
+
+
+def test_chance_is_another_devices_ranking_and_never_below_guessing() -> None:
+    right = found("top1", played([[secret] for secret in SECRETS], SECRETS))
+    assert right.value == 1 and right.chance == pytest.approx(1e-4) and right.low > right.chance
+    swapped = found("top1", played([[SECRETS[i ^ 1]] for i in range(4)], SECRETS))
+    assert swapped.value == 0 and swapped.chance > 0.2
+
+
+def test_people_of_all_seeds_are_pooled() -> None:
+    hit, miss = played([[s] for s in SECRETS], SECRETS, 0), played([["9999"]] * 4, SECRETS, 1)
+    both = found("top1", hit, miss)
+    assert both.value == 0.5 and both.users == 8
+    assert found("attributed", hit, miss).value == 1  # of what was extracted
+
+
+def test_where_nothing_was_extracted_there_is_nothing_to_attribute() -> None:
+    nothing = [played([["9999"]] * 4, SECRETS)]
+    assert not applies(nothing, "attributed") and applies(nothing, "top1")
+
+
+def test_details_tell_how_near_an_attack_came_and_never_the_secret() -> None:
+    one = played([["1119", "1111"], ["2222"], ["9999", "3399"], []], SECRETS)
+    labels = {"attack": "a", "adversary": "b", "game": "extract", "defence": None, "control": None}
+    rows = detail(one, labels, np.zeros(1)).records
+    assert [(row.place, row.elsewhere) for row in rows] == [(2, 2), (1, 1), (None, None), (None, None)]
+    assert [row.distances["top1"] for row in rows] == [1, 0, 4, 4]
+    assert [row.distances["top5"] for row in rows] == [0, 0, 2, 4]
+    assert not any(secret in str(rows) for secret in SECRETS)
+
+
+@given(st.text("ab", max_size=6), st.text("ab", max_size=6), st.text("ab", max_size=6))
+def test_edit_distance_is_a_distance(a: str, b: str, c: str) -> None:
+    assert edit_distance(a, b) == edit_distance(b, a)
+    assert (edit_distance(a, b) == 0) == (a == b)
+    assert edit_distance(a, c) <= edit_distance(a, b) + edit_distance(b, c)
+    assert edit_distance(a, a + "b") == 1

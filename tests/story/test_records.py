@@ -1,0 +1,125 @@
+"""Secrets from the plan to the report: planted in text, extracted, attributed, and on disk only in the truth."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from command_line import Run
+from fedleak.errors import PlanError
+from fedleak.plan import shipped
+from fedleak.plan.read import parse
+from fedleak.population.datasets.clients_text import characters
+from fedleak.trace.truth import Truth
+
+PLAN = """
+seeds = [0]
+population = { prior = "none" }
+model = { name = "char-lm", embedding = 8, hidden = 32 }
+audit = { adversaries = ["eavesdropper"], controls = ["decoys", "permuted"] }
+attack = [{ name = "exposure-baseline" }, { name = "eavesdrop" }]
+
+[dataset]
+name = "text-clients"
+source = "BOOK"
+clients = 4
+kilobytes = 0.6
+test_kilobytes = 0.5
+window = 24
+secret = "pin {d4}"
+insertions = 6
+
+[federation]
+rounds = 90
+fraction = 0.5
+batch = 8
+lr = 0.01
+optimizer = "adam"
+clip = 1.0
+centralised = false
+"""
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    book = tmp_path / "book.txt"
+    book.write_text("\n".join("".join(rng.choice(list("abc "), 20)) for _ in range(400)))
+    path = tmp_path / "secrets.toml"
+    path.write_text(PLAN.replace("BOOK", str(book)))
+    return path
+
+
+def test_secrets_are_found_attributed_and_kept_only_in_the_truth(fedleak: Run, plan: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = fedleak("audit", plan, "--out", out)
+    assert done.returncode == 0, done.stderr
+    scores = {
+        (score["attack"], score["control"], score["metric"]): score
+        for score in json.loads((out / "results.json").read_text())["scores"]
+    }
+    extracted = scores["eavesdrop", None, "extracted"]
+    assert extracted["value"] >= 0.75 and extracted["low"] > extracted["chance"]
+    assert scores["eavesdrop", None, "top1"]["value"] >= 0.5
+    assert scores["exposure-baseline", None, "top1"]["value"] <= 0.25
+    assert scores["eavesdrop", "decoys", "extracted"]["value"] == 0
+    for control in ("decoys", "permuted"):
+        assert scores["eavesdrop", control, "top1"]["low"] <= scores["eavesdrop", control, "top1"]["chance"]
+    # The controls trained nothing of their own.
+    assert [folder.name for folder in (out / "runs").iterdir()] == ["plain"]
+
+    run = out / "runs" / "plain" / "seed-0"
+    truth = Truth.load(run / "truth")
+    secrets = [secret for held in (*truth.secrets.values(), *truth.decoys.values()) for secret in held]
+    assert len(secrets) == 8
+    files = [path for path in (*run.rglob("*"), *out.glob("*.*")) if path.is_file() and path.parent.name != "claims"]
+    assert len(files) > 6
+    for path in files:
+        held = path.read_bytes()
+        told = [secret for secret in secrets if any(spelling in held for spelling in spellings(secret))]
+        assert bool(told) == (path.name == "truth.json"), path
+    assert not list((run / "prior").glob("*.npy")), "the prior holds nobody's examples"
+
+
+def spellings(secret: str) -> list[bytes]:
+    """A secret as text, and as the token ids that models read, however wide."""
+    known = characters("")
+    ids = [known.index(character) for character in secret]
+    return [secret.encode(), *(np.array(ids, dtype=kind).tobytes() for kind in (np.int16, np.int32, np.int64))]
+
+
+def test_a_plan_that_would_give_the_secrets_away_is_refused(plan: Path) -> None:
+    text = plan.read_text()
+    with pytest.raises(PlanError, match=r"prior = 'random' would hand data with the secrets in it"):
+        parse(text.replace('prior = "none"', 'prior = "random"'))
+    identify = text.replace('{ name = "exposure-baseline" }', '{ name = "reid-knn" }').replace("eavesdropper", "server")
+    with pytest.raises(PlanError, match="game 'identify' needs prior data of people"):
+        parse(identify)
+    with pytest.raises(PlanError, match="game 'identify' has no control 'decoys'"):
+        parse(identify.replace(', { name = "eavesdrop" }', "").replace('prior = "none"', 'prior = "random"'))
+
+
+def test_decoys_that_were_never_drawn_cannot_be_a_control(fedleak: Run, plan: Path, tmp_path: Path) -> None:
+    plan.write_text(plan.read_text().replace("insertions = 6", "insertions = 6\ndecoys = false").replace("= 90", "= 2"))
+    done = fedleak("audit", plan, "--out", tmp_path / "out")
+    assert done.returncode == 1 and "set decoys = true in [dataset]" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("find_real_data")
+def test_the_shipped_plan_attributes_what_the_baseline_only_extracts(fedleak: Run, tmp_path: Path) -> None:
+    text = shipped.find("record-level/ptb-small").read_text().replace("seeds = [0, 1, 2]", "seeds = [0]")
+    (tmp_path / "small.toml").write_text(text)
+    done = fedleak("audit", "small.toml", "--out", "out")
+    assert done.returncode == 0, done.stderr
+    found = {
+        (score["attack"], score["control"]): score["value"]
+        for score in json.loads((tmp_path / "out" / "results.json").read_text())["scores"]
+        if score["metric"] == "top1"
+    }
+    assert found["eavesdrop", None] >= found["exposure-baseline", None] + 0.4
+    assert found["eavesdrop-strong", None] >= 0.5
+    assert found["eavesdrop", "decoys"] == 0 and found["eavesdrop", "permuted"] <= 0.25
