@@ -2,10 +2,11 @@
 
 Where many people hold secrets of one format, the paper's sum of ranks fades (Yuan et al., 2021, Fig. 4c): the final
 exposure counts as much as the correlation, and it favours whoever was selected last. Leaving that out is what helped
-most in trials; correlation alone did about as well as all of the following together. Candidates are searched under many more snapshots, since a secret is best known right after its owner took part. A
-record's changes are regressed on the presence of all devices together, so that a device is not credited with what its
-companions of the same rounds brought. And the evidence is added up in one currency, log-likelihood: how much better
-the changes are explained by this device taking part, and how likely the model found the record at its best.
+most in trials; correlation alone did about as well as all of the following together. Candidates are searched under many
+more snapshots, since a secret is best known right after its owner took part. A record's changes are regressed on the
+presence of all devices together, so that a device is not credited with what its companions of the same rounds brought.
+And the evidence is added up in one currency, log-likelihood: how much better the changes are explained by this device
+taking part, and how likely the model found the record at its best.
 """
 
 from __future__ import annotations
