@@ -98,7 +98,8 @@ class Priors(OfAttack):
     def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
         """Average precision for every prior; one that the data has no column for is left out by name."""
         attack = chosen(plan, self.name, self.attack)
-        ways = sorted(get_args(PriorName), key=lambda way: way != plan.population.prior)  # the plan's own first
+        every = [way for way in get_args(PriorName) if way != "none"]
+        ways = sorted(every, key=lambda way: way != plan.population.prior)  # the plan's own first
         points: list[Point] = []
         left_out: list[str] = []
         for place, way in enumerate(ways, 1):
