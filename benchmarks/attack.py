@@ -30,7 +30,8 @@ from fedleak.games.identify import Identify
 from fedleak.jobs import single_threaded
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import parse
-from fedleak.runs import play, runs
+from fedleak.plays import play
+from fedleak.runs import runs
 from fedleak.score.tally import average_precision, top
 from fedleak.views.adversaries import ANONYMOUS_SERVER
 from fedleak.views.view import View

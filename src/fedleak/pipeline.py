@@ -14,8 +14,9 @@ from fedleak.jobs import cores, run_jobs
 from fedleak.output import analyses, claim, spend
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import parse
+from fedleak.plays import attack_run, is_played, played
 from fedleak.report import html, json
-from fedleak.runs import Tick, attack_run, facts, is_played, played, runs, train_run
+from fedleak.runs import Tick, facts, runs, train_run
 from fedleak.score.assemble import RunResult, assemble, settings_key
 from fedleak.score.result import Audit, Untested
 from fedleak.trace.lock import locked

@@ -7,51 +7,35 @@ A run's folder holds `trace/` (what happened), `truth/` (who is who), `prior/` (
 from __future__ import annotations
 
 import hashlib
-import io
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from fedleak.core import Layout, Params, derive
-from fedleak.errors import AttackError, PlanError, TraceError, did_you_mean
+from fedleak.core import Layout
+from fedleak.errors import PlanError, TraceError, did_you_mean
 from fedleak.federation.federation import defended, devices, initial, train
 from fedleak.federation.model import Input, Model, Signature
-from fedleak.federation.utility import BITS, METRICS, bits, bits_blind, centralised, chance, evaluate, nearest
-from fedleak.games.game import Asked, Claims
+from fedleak.federation.utility import centralised, chance, evaluate, metric_of, nearest
 from fedleak.plan.configure import plain
 from fedleak.plan.plan import Plan
 from fedleak.population.population import Examples
 from fedleak.population.prepare import Prepared, prepare
-from fedleak.score.assemble import Facts, settings_key
+from fedleak.score.assemble import Facts
 from fedleak.score.result import Finding
-from fedleak.score.score import Played
-from fedleak.trace.files import private_folder, read_whole, write_atomic
+from fedleak.trace.files import read_whole, write_atomic
 from fedleak.trace.header import Header
 from fedleak.trace.lock import locked
 from fedleak.trace.prior import Background, Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth
 from fedleak.trace.writer import TraceWriter
-from fedleak.views.view import View
 
-__all__ = [
-    "Variant",
-    "Run",
-    "variants",
-    "runs",
-    "train_run",
-    "asked",
-    "play",
-    "attack_run",
-    "facts",
-    "is_played",
-    "played",
-]
+__all__ = ["Tick", "Variant", "Run", "digest", "variants", "runs", "train_run", "facts"]
 
 Tick = Callable[[float], None]
 
@@ -208,13 +192,13 @@ def train_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
         weights = writer.weights
         assert weights is not None
         pooled = Examples.concat(part for share in prepared.shares for part in (share.private, share.prior))
-        central = None
-        near = None
+        spelt = prepared.records is not None  # characters, where records are asked for
+        central = near = None
         if plan.federation.centralised and run.variant.label == "plain":
             near = nearest(pooled, prepared.test, prepared.task)
             best = centralised(model, pooled, plan.federation, run.seed)
-            central = useful(model, best, prepared)
-        metric = METRICS[prepared.task] if prepared.records is None else BITS
+            central = evaluate(model, best, prepared.test, prepared.task, spelt=spelt)
+        metric = metric_of(prepared.task, spelt=spelt)
         found = Facts(
             fingerprint=run.fingerprint,
             source=prepared.source,
@@ -226,10 +210,8 @@ def train_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
             layers={layer.name: layer.size for layer in model.layout},
             utility_metric=metric.name,
             higher_is_better=metric.higher_is_better,
-            utility=useful(trained, weights, prepared),
-            chance=chance(pooled, prepared.test, prepared.task)
-            if metric is not BITS
-            else bits_blind(pooled, prepared.test),
+            utility=evaluate(trained, weights, prepared.test, prepared.task, spelt=spelt),
+            chance=chance(pooled, prepared.test, prepared.task, spelt=spelt),
             centralised=central,
             knn=near,
             dropped=sum(1 for _ in Trace.open(run.folder / "trace").dropped()),
@@ -237,13 +219,6 @@ def train_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
             findings=[Finding(kind=f.kind, count=f.count, action=f.action, text=f.text) for f in prepared.findings],
         )
         write_atomic(run.folder / "run.json", msgspec.json.encode(found))
-
-
-def useful(model: Model, weights: Params, prepared: Prepared) -> float:
-    """Utility by the task's metric; by bits per character where records are spelt."""
-    if prepared.records is not None:
-        return bits(model, weights, prepared.test)
-    return evaluate(model, weights, prepared.test, prepared.task)
 
 
 def fitting_model(plan: Plan, prepared: Prepared) -> Model:
@@ -281,85 +256,3 @@ def check_layers(plan: Plan, layout: Layout) -> None:
                 f"attack '{attack.name}': model '{plan.model.name}' has no layer '{wanted}'"
                 f"{did_you_mean(wanted, ['last', *names])}"
             )
-
-
-def claims_path(run: Run, attack: Any, game: Any, adversary: Any) -> Path:
-    """Where an attack's claims lie; other settings of the attack or of its game have another file."""
-    key = digest(settings_key(attack, game, adversary))[:8]
-    # Decoys are only marked against: what was claimed is the same.
-    control = "-permuted" if run.variant.control == "permuted" else ""
-    return run.folder / "claims" / f"{attack.name}-{key}@{adversary.name}{control}.npy"
-
-
-def asked(run: Run, game: Any) -> Asked:
-    """The questions of a game about a run; the same every time."""
-    trace, truth = Trace.open(run.folder / "trace"), Truth.load(run.folder / "truth")
-    if run.variant.control == "decoys":
-        if not truth.decoys:
-            raise AttackError(f"{run.folder}: control 'decoys', but none were drawn; set decoys = true in [dataset]")
-        truth = replace(truth, secrets=truth.decoys)
-    found: Asked = game.ask(trace, truth, Prior.load(run.folder / "prior"), derive(run.seed, "game", game.name))
-    return found
-
-
-def play(run: Run, attack: Any, game: Any, adversary: Any, *, memory: int = 2000, workers: int = 1) -> Played:
-    """Let an attack answer a game's questions about a run, through the eyes of an adversary."""
-    given = asked(run, game)
-    view = View(
-        run.folder / "trace",
-        adversary,
-        given.shadow,
-        shuffled=derive(run.seed, "permuted") if run.variant.control == "permuted" else None,
-        memory=memory,
-        workers=workers,
-    )
-    rng = derive(run.seed, "attack", attack.name, adversary.name)
-    claims = game.check(np.asarray(attack.run(view, given.prior, given.questions, rng)), given.questions, attack.name)
-    return beside_the_truth(run, claims, game, given)
-
-
-def beside_the_truth(run: Run, claims: Claims, game: Any, given: Asked) -> Played:
-    """Put claims beside the right answers."""
-    return Played(
-        seed=run.seed,
-        claims=claims,
-        right=given.answers.right,
-        options=given.questions.options,
-        game=game.name,
-        who=given.answers.who,
-        people=given.answers.people,
-        choices=given.questions.choices,
-    )
-
-
-def attack_run(run: Run, attack: Any, game: Any, adversary: Any, *, memory: int = 2000, workers: int = 1) -> None:
-    """Play one attack on one trained run and keep its claims."""
-    if facts(run) is None:
-        raise TraceError(f"{run.folder} is not trained to the end; run `fedleak train` first")
-    path = claims_path(run, attack, game, adversary)
-    if path.exists():
-        return
-    private_folder(path.parent)
-    buffer = io.BytesIO()
-    claims = play(run, attack, game, adversary, memory=memory, workers=workers).claims
-    np.save(buffer, claims, allow_pickle=False)
-    write_atomic(path, buffer.getvalue())
-
-
-def is_played(run: Run, attack: Any, game: Any, adversary: Any) -> bool:
-    """Whether an attack's claims about a run are on disk."""
-    return claims_path(run, attack, game, adversary).exists()
-
-
-def played(run: Run, attack: Any, game: Any, adversary: Any) -> Played:
-    """An attack's claims with the right answers."""
-    path = claims_path(run, attack, game, adversary)
-    if not path.exists():
-        raise TraceError(f"attack '{attack.name}' was not played on {run.name}; run `fedleak attack` first")
-    given = asked(run, game)
-    try:
-        kept = np.load(io.BytesIO(read_whole(path)), allow_pickle=False)
-        claims = game.check(kept, given.questions, attack.name)
-    except (ValueError, EOFError, AttackError) as error:
-        raise TraceError(f"{path} is damaged ({error}); delete it and run `fedleak attack` again") from error
-    return beside_the_truth(run, claims, game, given)

@@ -24,8 +24,9 @@ from fedleak.games.identify import Identify
 from fedleak.pipeline import train
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import parse
+from fedleak.plays import asked
 from fedleak.population.population import Examples
-from fedleak.runs import Run, asked, runs
+from fedleak.runs import Run, runs
 from fedleak.score.tally import average_precision
 from fedleak.testing import planted_trace
 from fedleak.views.adversaries import ANONYMOUS_SERVER, SERVER, Adversary

@@ -13,7 +13,7 @@ from torch import nn
 from fedleak.core import Params, Task
 from fedleak.errors import DataError, PlanError
 from fedleak.federation.engines.embedded import one_thread, tensors
-from fedleak.federation.model import Architecture, Signature, Tensors
+from fedleak.federation.model import Architecture, Signature, Stochastic, Tensors
 from fedleak.federation.models.char_lm import CharLm, drop
 from fedleak.federation.models.incremental import Incremental
 from fedleak.federation.models.transformer import Transformer
@@ -184,7 +184,8 @@ def test_dropout_acts_in_training_only_and_follows_each_clients_generator(archit
     single = tensors(model, model.init(rng))
     both = {key: value.expand(2, *value.shape[1:]) for key, value in single.items()}
     x = torch.from_numpy(rng.integers(0, OUTPUTS, (2, 3, LENGTH - 1)))
-    train = model.train_forward  # type: ignore[attr-defined]
+    assert isinstance(model, Stochastic)
+    train = model.train_forward
     together = train(both, x, [np.random.default_rng(n) for n in (5, 6)])
     alone = train(single, x[1:], [np.random.default_rng(6)])
     torch.testing.assert_close(together[1:], alone)

@@ -22,7 +22,8 @@ from fedleak.pipeline import Progress
 from fedleak.plan.configure import plain
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import merged, parse
-from fedleak.runs import played, runs
+from fedleak.plays import played
+from fedleak.runs import runs
 from fedleak.score.result import Analysis, Series
 from fedleak.score.score import Measured, Played, measure
 

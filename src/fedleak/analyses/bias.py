@@ -19,7 +19,8 @@ from fedleak.errors import AttackError, PlanError
 from fedleak.games.identify import Identify
 from fedleak.pipeline import Progress
 from fedleak.plan.plan import Plan
-from fedleak.runs import Run, asked, runs
+from fedleak.plays import asked
+from fedleak.runs import Run, runs
 from fedleak.score.interval import by_user
 from fedleak.score.result import Analysis, Figure, Series
 from fedleak.score.tally import average_precision

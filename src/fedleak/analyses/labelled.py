@@ -28,7 +28,8 @@ from fedleak.analyses.analysis import (
 from fedleak.errors import AttackError
 from fedleak.pipeline import Progress
 from fedleak.plan.plan import Plan
-from fedleak.runs import asked, runs
+from fedleak.plays import asked
+from fedleak.runs import runs
 from fedleak.score.result import Analysis, Figure
 
 __all__ = ["LabelledUpdates"]

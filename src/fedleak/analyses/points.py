@@ -10,9 +10,10 @@ from fedleak.attacks.features import features, unit
 from fedleak.core import FloatArray, IntArray
 from fedleak.games.identify import Identify
 from fedleak.plan.plan import Plan
+from fedleak.plays import asked
 from fedleak.population.population import Examples
 from fedleak.population.prepare import Prepared, prepare
-from fedleak.runs import Run, asked
+from fedleak.runs import Run
 from fedleak.views.view import View
 
 __all__ = ["Points", "Raw", "of_updates", "of_data", "layer_of"]

@@ -39,9 +39,9 @@ from fedleak.games.identify import Identify
 from fedleak.jobs import cores, run_jobs
 from fedleak.pipeline import Progress, reread, sent
 from fedleak.plan.plan import Plan
+from fedleak.plays import play as answer
 from fedleak.population.prepare import Prepared, prepare
 from fedleak.runs import Run, Tick, Variant, digest
-from fedleak.runs import play as answer
 from fedleak.score.assemble import settings_key
 from fedleak.score.result import Analysis, Figure, Series
 from fedleak.score.score import Played

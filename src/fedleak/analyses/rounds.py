@@ -27,7 +27,8 @@ from fedleak.core import IntArray, number
 from fedleak.errors import PlanError
 from fedleak.pipeline import Progress
 from fedleak.plan.plan import Plan
-from fedleak.runs import asked, runs
+from fedleak.plays import asked
+from fedleak.runs import runs
 from fedleak.score.result import Analysis, Figure
 from fedleak.score.score import Measured, Played
 from fedleak.trace.reader import Trace

@@ -23,7 +23,18 @@ from fedleak.federation.model import Model
 from fedleak.plan.plan import FederationPlan
 from fedleak.population.population import Examples
 
-__all__ = ["Metric", "METRICS", "BITS", "evaluate", "bits", "bits_blind", "judge", "nearest", "chance", "centralised"]
+__all__ = [
+    "Metric",
+    "METRICS",
+    "metric_of",
+    "evaluate",
+    "bits",
+    "bits_blind",
+    "judge",
+    "nearest",
+    "chance",
+    "centralised",
+]
 
 _SPECIAL = 2  # tokens 0 (padding) and 1 (unknown): nobody wants them predicted
 _AT_ONCE = 256  # examples: bounds the memory of an evaluation
@@ -45,8 +56,9 @@ METRICS: Mapping[Task, Metric] = {
 }
 
 
-BITS = Metric("bpc", False)
-"""Bits per character, by which models of characters are compared; of words the five likeliest are."""
+def metric_of(task: Task, *, spelt: bool = False) -> Metric:
+    """The task's metric; where text is spelt, bits per character, by which such models are compared."""
+    return Metric("bpc", False) if spelt else METRICS[task]
 
 
 def bits(model: Model, weights: Params, test: Examples) -> float:
@@ -70,8 +82,10 @@ def bits_blind(train: Examples, test: Examples) -> float:
     return -_average(np.log2(counts[wanted] / counts.sum()))
 
 
-def evaluate(model: Model, weights: Params, test: Examples, task: Task) -> float:
+def evaluate(model: Model, weights: Params, test: Examples, task: Task, *, spelt: bool = False) -> float:
     """Measure a model on held-out examples, by the task's metric."""
+    if spelt:
+        return bits(model, weights, test)
     values = tensors(model, weights)
     pool = Pool.of([test], ["test"])
     found = []
@@ -129,11 +143,13 @@ def nearest(train: Examples, test: Examples, task: Task, k: int = 10) -> float |
     return judge(labels[near].mean(axis=1), test.y, task)
 
 
-def chance(train: Examples, test: Examples, task: Task) -> float:
+def chance(train: Examples, test: Examples, task: Task, *, spelt: bool = False) -> float:
     """The best answer that never looks at the input: the commonest class, the five commonest words, the median.
 
     Whoever ranks examples without looking at them finds a class as often as it occurs.
     """
+    if spelt:
+        return bits_blind(train, test)
     if task is Task.NEXT_TOKEN:
         seen, wanted = (_words(examples) for examples in (train, test))
         common = np.argsort(-np.bincount(seen), kind="stable")[:5]

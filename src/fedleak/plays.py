@@ -1,0 +1,106 @@
+"""Attacks played on trained runs, through the eyes of an adversary; what they claim lies in the run's `claims/`."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedleak.core import derive
+from fedleak.errors import AttackError, TraceError
+from fedleak.games.game import Asked, Claims
+from fedleak.runs import Run, digest, facts
+from fedleak.score.assemble import settings_key
+from fedleak.score.score import Played
+from fedleak.trace.files import private_folder, read_whole, write_atomic
+from fedleak.trace.prior import Prior
+from fedleak.trace.reader import Trace
+from fedleak.trace.truth import Truth
+from fedleak.views.view import View
+
+__all__ = ["asked", "play", "attack_run", "is_played", "played"]
+
+
+def claims_path(run: Run, attack: Any, game: Any, adversary: Any) -> Path:
+    """Where an attack's claims lie; other settings of the attack or of its game have another file."""
+    key = digest(settings_key(attack, game, adversary))[:8]
+    # Decoys are only marked against: what was claimed is the same.
+    control = "-permuted" if run.variant.control == "permuted" else ""
+    return run.folder / "claims" / f"{attack.name}-{key}@{adversary.name}{control}.npy"
+
+
+def asked(run: Run, game: Any) -> Asked:
+    """The questions of a game about a run; the same every time."""
+    trace, truth = Trace.open(run.folder / "trace"), Truth.load(run.folder / "truth")
+    if run.variant.control == "decoys":
+        if not truth.decoys:
+            raise AttackError(f"{run.folder}: control 'decoys', but none were drawn; set decoys = true in [dataset]")
+        truth = replace(truth, secrets=truth.decoys)
+    found: Asked = game.ask(trace, truth, Prior.load(run.folder / "prior"), derive(run.seed, "game", game.name))
+    return found
+
+
+def play(run: Run, attack: Any, game: Any, adversary: Any, *, memory: int = 2000, workers: int = 1) -> Played:
+    """Let an attack answer a game's questions about a run, through the eyes of an adversary."""
+    given = asked(run, game)
+    view = View(
+        run.folder / "trace",
+        adversary,
+        given.shadow,
+        shuffled=derive(run.seed, "permuted") if run.variant.control == "permuted" else None,
+        memory=memory,
+        workers=workers,
+    )
+    rng = derive(run.seed, "attack", attack.name, adversary.name)
+    claims = game.check(np.asarray(attack.run(view, given.prior, given.questions, rng)), given.questions, attack.name)
+    return beside_the_truth(run, claims, game, given)
+
+
+def beside_the_truth(run: Run, claims: Claims, game: Any, given: Asked) -> Played:
+    """Put claims beside the right answers."""
+    return Played(
+        seed=run.seed,
+        claims=claims,
+        right=given.answers.right,
+        options=given.questions.options,
+        game=game.name,
+        who=given.answers.who,
+        people=given.answers.people,
+        choices=given.questions.choices,
+    )
+
+
+def attack_run(run: Run, attack: Any, game: Any, adversary: Any, *, memory: int = 2000, workers: int = 1) -> None:
+    """Play one attack on one trained run and keep its claims."""
+    if facts(run) is None:
+        raise TraceError(f"{run.folder} is not trained to the end; run `fedleak train` first")
+    path = claims_path(run, attack, game, adversary)
+    if path.exists():
+        return
+    private_folder(path.parent)
+    buffer = io.BytesIO()
+    claims = play(run, attack, game, adversary, memory=memory, workers=workers).claims
+    np.save(buffer, claims, allow_pickle=False)
+    write_atomic(path, buffer.getvalue())
+
+
+def is_played(run: Run, attack: Any, game: Any, adversary: Any) -> bool:
+    """Whether an attack's claims about a run are on disk."""
+    return claims_path(run, attack, game, adversary).exists()
+
+
+def played(run: Run, attack: Any, game: Any, adversary: Any) -> Played:
+    """An attack's claims with the right answers."""
+    path = claims_path(run, attack, game, adversary)
+    if not path.exists():
+        raise TraceError(f"attack '{attack.name}' was not played on {run.name}; run `fedleak attack` first")
+    given = asked(run, game)
+    try:
+        kept = np.load(io.BytesIO(read_whole(path)), allow_pickle=False)
+        claims = game.check(kept, given.questions, attack.name)
+    except (ValueError, EOFError, AttackError) as error:
+        raise TraceError(f"{path} is damaged ({error}); delete it and run `fedleak attack` again") from error
+    return beside_the_truth(run, claims, game, given)
