@@ -11,7 +11,7 @@ from fedleak.attacks.attribute.mlp import AttributeJoint, AttributeMlp
 from fedleak.attacks.attribute.words import AttributeWords, vocabulary
 from fedleak.attacks.deanonymize.joint import Joint
 from fedleak.attacks.network import Network, fit
-from fedleak.core import FloatArray, IntArray, Task, derive
+from fedleak.core import FloatArray, IntArray, Task, UserId, derive
 from fedleak.errors import AttackError
 from fedleak.federation.federation import devices, initial, train
 from fedleak.federation.model import Signature
@@ -72,7 +72,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, set[
     shares = []
     for i in range(PEOPLE):
         prior, private = sentences(i % 2), sentences(i % 2)
-        person = User(f"user-{i:02}", Examples.concat([prior, private]), {"side": "ab"[i % 2]})  # type: ignore[arg-type]
+        person = User(UserId(f"user-{i:02}"), Examples.concat([prior, private]), {"side": "ab"[i % 2]})
         shares.append(Share(person, prior, private))
     members = devices(shares, 0)
     users = tuple(share.user.id for share in shares)

@@ -12,7 +12,7 @@ from spoken import ARCHITECTURES, language, one_by_one, opinionated
 
 from fedleak.attacks.records.language import Language
 from fedleak.attacks.records.scoring import Trie, exposures, log_probabilities
-from fedleak.core import Params, Task
+from fedleak.core import FloatArray, Params, Task
 from fedleak.errors import AttackError
 from fedleak.federation.model import Signature
 from fedleak.federation.models.recurrent import WordLm
@@ -66,7 +66,7 @@ def test_snapshots_are_streamed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedleak.attacks.records.scoring._MOST_SNAPSHOTS", 2)
     alive = most = 0
 
-    class Snapshot(dict[str, object]):
+    class Snapshot(dict[str, FloatArray]):
         def __del__(self) -> None:
             nonlocal alive
             alive -= 1
@@ -76,7 +76,7 @@ def test_snapshots_are_streamed(monkeypatch: pytest.MonkeyPatch) -> None:
         for seed in range(10):
             alive += 1
             most = max(most, alive)
-            yield Snapshot(opinionated(SPOKEN, seed))  # type: ignore[misc]
+            yield Snapshot(opinionated(SPOKEN, seed))
 
     found = log_probabilities(SPOKEN, stream(), ["pin 123-45"])
     assert found.shape == (10, 1)

@@ -77,9 +77,9 @@ def test_an_attack_learns_from_nobody_who_is_asked_about_where_nobody_is_seen(ru
     assert (asked.shadow[asked.questions.updates] < 0).all()
 
 
-@pytest.mark.parametrize(("who", "people"), [("everyone", 8), ("unseen", 4)])
-def test_seen_people_are_asked_about_only_with_everyone(run: Path, who: str, people: int) -> None:
-    asked = ask(run, Match(seen=0.5, who=who))  # type: ignore[arg-type]
+@pytest.mark.parametrize(("game", "people"), [(Match(seen=0.5), 8), (Match(seen=0.5, who="unseen"), 4)])
+def test_seen_people_are_asked_about_only_with_everyone(run: Path, game: Match, people: int) -> None:
+    asked = ask(run, game)
     about = {asked.answers.people[i] for i in asked.answers.who.ravel()}
     assert len(about) == people
     assert len(about & set(asked.prior.candidates)) == people - 4

@@ -16,6 +16,7 @@ from fedleak.plan.plan import PopulationPlan
 from fedleak.population.datasets.digits import Digits
 from fedleak.population.population import Examples, User
 from fedleak.population.prepare import Prepared, prepare
+from fedleak.population.priors import PriorName
 
 
 def everything(prepared: Prepared) -> list[int]:
@@ -255,13 +256,13 @@ def test_disjoint_background_is_the_same_for_every_seed() -> None:
 
 
 @pytest.mark.parametrize("prior", ["random", "chrono", "album"])
-def test_fewer_prior_examples_are_part_of_more_and_leave_private_data_alone(prior: str) -> None:
+def test_fewer_prior_examples_are_part_of_more_and_leave_private_data_alone(prior: PriorName) -> None:
     users = tuple(
         user(f"u{i}", range(50 * i, 50 * i + 20), time=np.arange(20.0), album=np.arange(20) // 3) for i in range(3)
     )
 
     def sides(most: int | None) -> list[tuple[list[int], list[int]]]:
-        plan = PopulationPlan(prior=prior, prior_examples=most)  # type: ignore[arg-type]
+        plan = PopulationPlan(prior=prior, prior_examples=most)
         return [(numbers(s.prior), numbers(s.private)) for s in prepare(Given(users=users), plan, 1).shares]
 
     one, four, everyone, many = sides(1), sides(4), sides(None), sides(1000)

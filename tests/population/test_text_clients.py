@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import lzma
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,8 +27,8 @@ def book(tmp_path: Path) -> Path:
     return path
 
 
-def clients(book: Path, **settings: object) -> TextClients:
-    return TextClients(**{"source": str(book), "clients": 3, "kilobytes": 3, "test_kilobytes": 2, **settings})  # type: ignore[arg-type]
+def clients(book: Path, **settings: Any) -> TextClients:
+    return TextClients(**{"source": str(book), "clients": 3, "kilobytes": 3, "test_kilobytes": 2, **settings})
 
 
 def spelt(population: Population, x: IntArray) -> str:
@@ -122,7 +123,7 @@ def test_the_alphabet_is_a_keyboards_and_that_of_public_text() -> None:
     ],
 )
 def test_what_cannot_be_done_is_explained(
-    book: Path, settings: dict[str, object], error: type[Exception], says: str
+    book: Path, settings: dict[str, Any], error: type[Exception], says: str
 ) -> None:
     with pytest.raises(error, match=says):
         clients(book, **settings).load(0)
