@@ -4,7 +4,8 @@
 
 Trains the setting of plans/mnist-writers.toml at 40 and 100 writers (with --full 300 too) and plays, each in a process
 of its own, every attack as a plan would; then reid-mlp and reid-svm once more with the layer sketched to a small
-budget, and once in the naive way, with every update in memory. Data is found as the product finds it ($FEDLEAK_DATA).
+budget, and once in the naive way, with every update in memory, to which the ratios are. Data is found as the product
+finds it ($FEDLEAK_DATA).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -80,13 +82,12 @@ def setting(users: int) -> Plan:
 def measure(users: int, out: Path, attack: str, way: str) -> dict[str, float]:
     """Play one attack in this process."""
     single_threaded()
-    run = runs(setting(users), out)[0]
+    run = replace(runs(setting(users), out)[0], memory=SMALL if way == "sketch" else BUDGET)
     if way == "naive":
         reading.gather = naive
     before = peak()
     started, cpu = time.monotonic(), time.process_time()
-    memory = SMALL if way == "sketch" else BUDGET
-    played = play(run, ATTACKS[attack], Identify(), ANONYMOUS_SERVER, memory=memory)
+    played = play(run, ATTACKS[attack], Identify(), ANONYMOUS_SERVER)
     return {
         "seconds": time.monotonic() - started,
         "cpu": time.process_time() - cpu,
@@ -107,16 +108,20 @@ def main() -> None:
         users, attack, way = given.only
         print(json.dumps(measure(int(users), out / users, attack, way)))
         return
-    print(f"{'writers':>7} {'attack':12} {'updates':9} {'AP':>6} {'top-1':>6} {'seconds':>8} {'CPU s':>7} {'+MB':>6}")
+    print("writers attack       updates       AP  top-1  seconds   CPU s    +MB  x CPU   x MB")
     for users in (40, 100, 300) if given.full else (40, 100):
         pipeline.train(setting(users), out / str(users), Silent(), 1)
         for attack in ATTACKS:
-            for way in ("streamed",) if attack == "reid-strong" else ("streamed", "sketch", "naive"):
+            found = {}
+            for way in ("streamed",) if attack == "reid-strong" else ("naive", "streamed", "sketch"):
                 command = [sys.executable, __file__, "--out", str(out), "--only", str(users), attack, way]
-                found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+                done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+                found[way] = one = json.loads(done.stdout)
+                naive_one = found.get("naive")
+                ratios = [f"{naive_one[of] / one[of]:6.2f}" if naive_one else "     -" for of in ("cpu", "mb")]
                 print(
-                    f"{users:7} {attack:12} {way:9} {found['ap']:6.3f} {found['top1']:6.3f} {found['seconds']:8.1f} "
-                    f"{found['cpu']:7.1f} {found['mb']:6.0f}",
+                    f"{users:7} {attack:12} {way:9} {one['ap']:6.3f} {one['top1']:6.3f} {one['seconds']:8.1f} "
+                    f"{one['cpu']:7.1f} {one['mb']:6.0f} {' '.join(ratios)}",
                     flush=True,
                 )
 

@@ -145,5 +145,5 @@ def train_job(text: str, change: bytes, out: str, index: int, workers: int, tick
 def attack_job(text: str, change: bytes, out: str, index: int, play: int, workers: int, tick: Tick) -> None:
     """Play one attack on one run, in a worker process."""
     plan = reread(text, change)
-    attack_run(runs(plan, Path(out))[index], *plan.plays[play], memory=plan.audit.memory, workers=workers)
+    attack_run(runs(plan, Path(out))[index], *plan.plays[play], workers=workers)
     tick(1)

@@ -25,8 +25,11 @@ __all__ = ["asked", "play", "attack_run", "is_played", "played"]
 
 
 def claims_path(run: Run, attack: Any, game: Any, adversary: Any) -> Path:
-    """Where an attack's claims lie; other settings of the attack or of its game have another file."""
-    key = digest(settings_key(attack, game, adversary))[:8]
+    """Where an attack's claims lie; other settings of the attack or of its game have another file.
+
+    So has another budget of memory: with less of it, an attack may see a sketch of the updates only.
+    """
+    key = digest([settings_key(attack, game, adversary), run.memory])[:8]
     # Decoys are only marked against: what was claimed is the same.
     control = "-permuted" if run.variant.control == "permuted" else ""
     return run.folder / "claims" / f"{attack.name}-{key}@{adversary.name}{control}.npy"
@@ -43,7 +46,7 @@ def asked(run: Run, game: Any) -> Asked:
     return found
 
 
-def play(run: Run, attack: Any, game: Any, adversary: Any, *, memory: int = 2000, workers: int = 1) -> Played:
+def play(run: Run, attack: Any, game: Any, adversary: Any, *, workers: int = 1) -> Played:
     """Let an attack answer a game's questions about a run, through the eyes of an adversary."""
     given = asked(run, game)
     view = View(
@@ -51,7 +54,7 @@ def play(run: Run, attack: Any, game: Any, adversary: Any, *, memory: int = 2000
         adversary,
         given.shadow,
         shuffled=derive(run.seed, "permuted") if run.variant.control == "permuted" else None,
-        memory=memory,
+        memory=run.memory,
         workers=workers,
     )
     rng = derive(run.seed, "attack", attack.name, adversary.name)
@@ -73,7 +76,7 @@ def beside_the_truth(run: Run, claims: Claims, game: Any, given: Asked) -> Playe
     )
 
 
-def attack_run(run: Run, attack: Any, game: Any, adversary: Any, *, memory: int = 2000, workers: int = 1) -> None:
+def attack_run(run: Run, attack: Any, game: Any, adversary: Any, *, workers: int = 1) -> None:
     """Play one attack on one trained run and keep its claims."""
     if facts(run) is None:
         raise TraceError(f"{run.folder} is not trained to the end; run `fedleak train` first")
@@ -82,7 +85,7 @@ def attack_run(run: Run, attack: Any, game: Any, adversary: Any, *, memory: int 
         return
     private_folder(path.parent)
     buffer = io.BytesIO()
-    claims = play(run, attack, game, adversary, memory=memory, workers=workers).claims
+    claims = play(run, attack, game, adversary, workers=workers).claims
     np.save(buffer, claims, allow_pickle=False)
     write_atomic(path, buffer.getvalue())
 

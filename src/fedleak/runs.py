@@ -72,6 +72,7 @@ class Run:
     seed: int
     folder: Path
     fingerprint: str
+    memory: int = 2000  # MB that an attack on it may use
 
     @property
     def name(self) -> str:
@@ -109,6 +110,7 @@ def runs(plan: Plan, out: Path) -> list[Run]:
                     seed,
                 ]
             ),
+            memory=plan.audit.memory,
         )
         for variant in variants(plan)
         for seed in plan.seeds

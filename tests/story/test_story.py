@@ -118,3 +118,16 @@ def test_a_model_of_ones_own_is_trained_and_attacked(plan: Path, fedleak: Run, t
     done = fedleak("audit", plan, "--out", "out")
     assert done.returncode == 0, done.stderr
     assert "no defence" in done.stdout
+
+
+def test_another_budget_of_memory_is_another_attack(plan: Path, fedleak: Run, tmp_path: Path) -> None:
+    # With less memory an attack sees a sketch of the updates, so what it claimed with more must not stand for that.
+    claims = tmp_path / "out" / "runs" / "plain" / "seed-0" / "claims"
+    fedleak("audit", plan, "--out", "out")
+    first = set(claims.iterdir())
+    fedleak("audit", plan, "--out", "out")
+    assert set(claims.iterdir()) == first
+    plan.write_text(f"{plan.read_text()}\n[audit]\nmemory = 500\n")
+    done = fedleak("audit", plan, "--out", "out")
+    assert done.returncode == 0, done.stderr
+    assert len(set(claims.iterdir()) - first) == len(first)

@@ -153,9 +153,9 @@ def job(text: str, change: bytes, seed: int, size: int, sets: int, path: str, ti
     """
     plan = reread(text, change)
     with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=Path(path).parent) as folder:
-        run = Run(Variant(), seed, Path(folder), "raw data")
+        run = Run(Variant(), seed, Path(folder), "raw data", plan.audit.memory)
         record(prepare(plan.dataset, plan.population, seed), run, size, sets)
-        found = answer(run, *plan.plays[0], memory=plan.audit.memory)
+        found = answer(run, *plan.plays[0])
     buffer = io.BytesIO()
     np.savez(buffer, claims=found.claims, right=found.right, options=np.array(found.options))
     write_atomic(Path(path), buffer.getvalue())
