@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from fedleak.federation.engines.embedded import one_thread, tensors
 from fedleak.federation.model import Architecture, Signature, Stochastic, Tensors
 from fedleak.federation.models.char_lm import CharLm, drop
 from fedleak.federation.models.incremental import Incremental
-from fedleak.federation.models.transformer import Transformer
+from fedleak.federation.models.transformer import Transformer, _Turn
 
 LENGTH, OUTPUTS = 17, 12
 SIGNATURE = Signature(Task.NEXT_TOKEN, (LENGTH,), OUTPUTS)
@@ -24,7 +25,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "lstm-1": CharLm(embedding=6, hidden=10),
     "lstm-3": CharLm(embedding=6, hidden=10, layers=3),
     "transformer": Transformer(width=12, heads=3, layers=2),
-    "transformer-tied": Transformer(width=12, heads=2, layers=1, tied=True),
+    "transformer-tied": Transformer(width=12, heads=1, layers=1, tied=True),
 }
 
 
@@ -47,12 +48,12 @@ class PlainCharLm(nn.Module):
 
 
 class PlainTransformer(nn.Module):
-    """Torch's own encoder layers with a causal mask, which are a decoder without memory."""
+    """Torch's own parts, put together one head after another."""
 
     def __init__(self, heads: int, layers: int, tied: bool) -> None:
         super().__init__()
         self.embedding = nn.Embedding(OUTPUTS, 12)
-        self.positions = nn.Embedding(LENGTH - 1, 12)
+        self.heads = heads
         self.blocks = nn.ModuleList(
             nn.TransformerEncoderLayer(12, heads, 48, 0.0, F.gelu, batch_first=True, norm_first=True)
             for _ in range(layers)
@@ -61,12 +62,35 @@ class PlainTransformer(nn.Module):
         self.out = None if tied else nn.Linear(12, OUTPUTS)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        h = self.embedding(x) + self.positions.weight[: x.shape[1]]
+        h = self.embedding(x)
+        block: Any
         for block in self.blocks:
-            h = block(h, src_mask=nn.Transformer.generate_square_subsequent_mask(x.shape[1]), is_causal=True)
+            h = h + self.attention(block, block.norm1(h))
+            h = h + block.linear2(F.gelu(block.linear1(block.norm2(h))))
         h = self.norm(h)
         y: torch.Tensor = h @ self.embedding.weight.T if self.out is None else self.out(h)
         return y
+
+    def attention(self, block: Any, h: torch.Tensor) -> torch.Tensor:
+        size = 12 // self.heads
+        q, k, v = F.linear(h, block.self_attn.in_proj_weight, block.self_attn.in_proj_bias).chunk(3, -1)
+        found = []
+        for head in range(self.heads):
+            mine = slice(head * size, (head + 1) * size)
+            scores = rotated(q[..., mine]) @ rotated(k[..., mine]).transpose(1, 2) / size**0.5
+            scores = scores.masked_fill(torch.ones(h.shape[1], h.shape[1]).triu(1).bool(), -torch.inf)
+            found.append(scores.softmax(-1) @ v[..., mine])
+        y: torch.Tensor = block.self_attn.out_proj(torch.cat(found, -1))
+        return y
+
+
+def rotated(x: torch.Tensor) -> torch.Tensor:
+    """Rotary positions as multiplication of complex numbers (Su et al., 2021, eq. 12)."""
+    half = x.shape[-1] // 2
+    pairs = torch.complex(x[..., :half], x[..., half:])
+    speeds = torch.tensor([10000 ** (-i / half) for i in range(half)])
+    turned = pairs * torch.exp(1j * torch.arange(x.shape[1])[:, None] * speeds)
+    return torch.cat([turned.real, turned.imag], -1)
 
 
 PARTS = {
@@ -101,7 +125,7 @@ def plain(name: str, weights: Tensors) -> nn.Module:
     if name.startswith("lstm"):
         module = PlainCharLm(int(name[-1]))
     else:
-        module = PlainTransformer(*((2, 1, True) if "tied" in name else (3, 2, False)))
+        module = PlainTransformer(*((1, 1, True) if "tied" in name else (3, 2, False)))
     parameters = dict(module.named_parameters())
     assert {torch_name(key) for key in weights} == set(parameters)
     with torch.no_grad():
@@ -177,7 +201,7 @@ def test_what_comes_later_does_not_change_a_prediction(name: str) -> None:
     assert (before[:, :, 9] - after[:, :, 9]).abs().max() > 1e-3
 
 
-@pytest.mark.parametrize("architecture", [CharLm(hidden=10, dropout=0.4), Transformer(width=12, dropout=0.4)])
+@pytest.mark.parametrize("architecture", [CharLm(hidden=10, dropout=0.4), Transformer(width=16, dropout=0.4)])
 def test_dropout_acts_in_training_only_and_follows_each_clients_generator(architecture: Architecture) -> None:
     rng = np.random.default_rng(3)
     model = architecture.build(SIGNATURE)
@@ -203,18 +227,16 @@ def test_dropout_leaves_out_its_share_and_keeps_the_mean() -> None:
     assert drop(values, 0.25, ()) is values
 
 
-def test_a_text_longer_than_the_positions_is_refused() -> None:
-    model = Transformer(width=12).build(SIGNATURE)
-    weights = tensors(model, model.init(np.random.default_rng(0)))
-    with pytest.raises(DataError, match="longer than the model's 16 positions"):
-        model.forward(weights, torch.zeros(1, 1, LENGTH, dtype=torch.int64))
-    assert isinstance(model, Incremental)
-    reader = model.reader(weights)
-    state = reader.start()
-    for _ in range(16):
-        _, state = reader.read(state, torch.tensor([1]))
-    with pytest.raises(DataError, match="a text of 17 characters"):
-        reader.read(state, torch.tensor([1]))
+def test_a_transformer_knows_how_far_back_a_character_stands_and_not_where() -> None:
+    model = Transformer(width=12, heads=3, layers=1).build(SIGNATURE)
+    weights = tensors(model, scattered(model.init(np.random.default_rng(0)), np.random.default_rng(1)))
+    turn = _Turn(torch.arange(50), 4)
+    q, k = torch.randn(2, 4, generator=torch.Generator().manual_seed(0))
+    table = turn(q.expand(50, 4)) @ turn(k.expand(50, 4)).T
+    torch.testing.assert_close(table[20, 13], table[40, 33])
+    assert not torch.isclose(table[20, 13], table[20, 14])
+    # Longer than any window of the training.
+    assert model.forward(weights, torch.ones(1, 1, 3 * LENGTH, dtype=torch.int64)).isfinite().all()
 
 
 def test_a_token_of_another_alphabet_is_refused() -> None:
@@ -228,3 +250,5 @@ def test_a_token_of_another_alphabet_is_refused() -> None:
 def test_heads_must_divide_the_width() -> None:
     with pytest.raises(PlanError, match="width = 10 cannot be divided among heads = 4"):
         Transformer(width=10, heads=4).build(SIGNATURE)
+    with pytest.raises(PlanError, match=r"an odd number \(3\)"):
+        Transformer(width=12, heads=4).build(SIGNATURE)

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from msgspec import Meta
 
 from fedleak.core import FloatArray, Layer, Layout, Params, Task
-from fedleak.errors import DataError, PlanError
+from fedleak.errors import PlanError
 from fedleak.federation.model import Input, Model, Signature, Tensors
 from fedleak.federation.models.char_lm import drop, lookup
 from fedleak.federation.models.incremental import Reader, State
@@ -26,8 +26,9 @@ __all__ = ["Transformer"]
 class Transformer:
     """Predicts the next character from all characters before it, by attention (Vaswani et al., 2017).
 
-    Layers are normalised before each block (Xiong et al., 2020), so that it trains without a warm-up; positions are
-    learnt, and so end with the window.
+    Layers are normalised before each block (Xiong et al., 2020), so that it trains without a warm-up. Attention is told
+    how far back a character stands, not where in the window (rotary positions; Su et al., 2021): what is learnt at one
+    place of a text is known at every other, as in a language model that is deployed.
     """
 
     width: Annotated[int, Meta(ge=2, description="numbers that stand for a character in its context")] = 64
@@ -43,16 +44,21 @@ class Transformer:
     reads: ClassVar[tuple[Input, ...]] = (Input.WORDS,)
 
     def build(self, signature: Signature) -> Model:
-        """Layers `embedding`, `positions`, `attention1`, `feedforward1`, ..., `norm` and, if not tied, `out`."""
+        """Layers `embedding`, `attention1`, `feedforward1`, ..., `norm` and, if not tied, `out`."""
         check_task(self, signature)
         if self.width % self.heads:
             raise PlanError(f"model 'transformer': width = {self.width} cannot be divided among heads = {self.heads}")
-        return _Transformer(signature.outputs, signature.input_shape[0] - 1, self)
+        if self.width // self.heads % 2:
+            raise PlanError(
+                f"model 'transformer': width = {self.width} gives each of heads = {self.heads} an odd number "
+                f"({self.width // self.heads}), and positions turn pairs of numbers; choose an even one"
+            )
+        return _Transformer(signature.outputs, self)
 
 
 class _Transformer:
-    def __init__(self, outputs: int, positions: int, settings: Transformer) -> None:
-        self.settings, self.positions = settings, positions
+    def __init__(self, outputs: int, settings: Transformer) -> None:
+        self.settings = settings
         width = settings.width
         norm = (("norm_weight", (width,)), ("norm_bias", (width,)))
         blocks: list[Layer] = []
@@ -61,7 +67,6 @@ class _Transformer:
             blocks.append(Layer(f"feedforward{n}", (*norm, *_two(width, 4 * width, 4 * width))))
         self.layout: Layout = (
             Layer("embedding", (("weight", (outputs, width)),)),
-            Layer("positions", (("weight", (positions, width)),)),
             *blocks,
             Layer("norm", norm),
             *(() if settings.tied else (linear_layer("out", width, outputs),)),
@@ -91,15 +96,12 @@ class _Transformer:
     def train_forward(self, weights: Tensors, x: torch.Tensor, rngs: Sequence[np.random.Generator]) -> torch.Tensor:
         clients, batch, length = x.shape
         heads = self.settings.heads
-        positions = weights["positions.weight"]
-        if length > positions.shape[1]:
-            raise DataError(f"a text of {length} characters is longer than the model's {positions.shape[1]} positions")
-        h = lookup(weights["embedding.weight"], x) + positions[:, None, :length]
-        h = h.view(clients, batch * length, -1)
+        h = lookup(weights["embedding.weight"], x).view(clients, batch * length, -1)
+        turn = _Turn(torch.arange(length), self.settings.width // heads)
         for n in range(1, self.settings.layers + 1):
             mixed = _linear(weights, f"attention{n}.in", _norm(weights, f"attention{n}", h))
             q, k, v = mixed.view(clients * batch, length, 3, heads, -1).permute(2, 0, 3, 1, 4)
-            found = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            found = F.scaled_dot_product_attention(turn(q), turn(k), v, is_causal=True)
             found = found.transpose(1, 2).reshape(clients, batch * length, -1)
             h = h + drop(_linear(weights, f"attention{n}.out", found), self.settings.dropout, rngs)
             h = h + drop(_feedforward(weights, n, h), self.settings.dropout, rngs)
@@ -117,6 +119,22 @@ def _two(width: int, made: int, handed_on: int) -> tuple[tuple[str, tuple[int, .
         ("out_weight", (width, handed_on)),
         ("out_bias", (width,)),
     )
+
+
+class _Turn:
+    """Turns each pair of numbers of a query or a key by an angle that grows with its position.
+
+    The angle between a query and a key then depends only on how far apart they stand.
+    """
+
+    def __init__(self, positions: torch.Tensor, size: int) -> None:
+        speeds = 10_000.0 ** (-torch.arange(size // 2) / (size // 2))
+        angles = positions[:, None] * speeds
+        self.cos, self.sin = angles.cos(), angles.sin()  # (positions, size / 2)
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        one, other = x.chunk(2, -1)
+        return torch.cat([one * self.cos - other * self.sin, other * self.cos + one * self.sin], -1)
 
 
 def _linear(weights: Tensors, name: str, x: torch.Tensor) -> torch.Tensor:
@@ -169,7 +187,7 @@ class _Memory:
 class _Reader:
     def __init__(self, weights: Tensors, settings: Transformer) -> None:
         self.weights, self.settings = weights, settings
-        self.snapshots, self.positions, self.width = weights["positions.weight"].shape
+        self.snapshots, _, self.width = weights["embedding.weight"].shape
 
     def start(self) -> _Memory:
         heads = self.settings.heads
@@ -179,19 +197,18 @@ class _Reader:
 
     def read(self, state: State, tokens: torch.Tensor) -> tuple[torch.Tensor, State]:
         assert isinstance(state, _Memory)
-        at, weights = state.read, self.weights
-        if at >= self.positions:
-            raise DataError(f"a text of {at + 1} characters is longer than the model's {self.positions} positions")
-        h = weights["embedding.weight"].index_select(1, tokens) + weights["positions.weight"][:, at, None]
+        weights = self.weights
+        turn = _Turn(torch.tensor([state.read]), self.width // self.settings.heads)
+        h = weights["embedding.weight"].index_select(1, tokens)
         kept = []
         for n in range(1, self.settings.layers + 1):
             mixed = _linear(weights, f"attention{n}.in", _norm(weights, f"attention{n}", h))
             q, k, v = mixed.view(*mixed.shape[:2], 3, self.settings.heads, -1).permute(2, 0, 3, 1, 4)
             own_k, own_v = (
-                torch.cat([past, now.unsqueeze(3)], 3) for past, now in zip(state.own[n - 1], (k, v), strict=True)
+                torch.cat([past, now.unsqueeze(3)], 3) for past, now in zip(state.own[n - 1], (turn(k), v), strict=True)
             )
             kept.append((own_k, own_v))
-            found = _attend(q, state.common[n - 1], (own_k, own_v)).transpose(1, 2).flatten(2)
+            found = _attend(turn(q), state.common[n - 1], (own_k, own_v)).transpose(1, 2).flatten(2)
             h = h + _linear(weights, f"attention{n}.out", found)
             h = h + _feedforward(weights, n, h)
         return torch.log_softmax(_outputs(weights, h), -1), _Memory(state.common, tuple(kept))
