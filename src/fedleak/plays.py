@@ -53,6 +53,7 @@ def play(run: Run, attack: Any, game: Any, adversary: Any, *, workers: int = 1) 
         run.folder / "trace",
         adversary,
         given.shadow,
+        injected=given.injected,
         shuffled=derive(run.seed, "permuted") if run.variant.control == "permuted" else None,
         memory=run.memory,
         workers=workers,

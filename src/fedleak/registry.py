@@ -41,6 +41,7 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "exposure-baseline": "fedleak.attacks.records.baseline:ExposureBaseline",
         "eavesdrop": "fedleak.attacks.records.eavesdrop:Eavesdrop",
         "eavesdrop-strong": "fedleak.attacks.records.strong:EavesdropStrong",
+        "watermark": "fedleak.attacks.records.watermark:Watermark",
     },
     "game": {
         "identify": "fedleak.games.identify:Identify",
@@ -82,6 +83,7 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "anonymous-server": "fedleak.views.adversaries:ANONYMOUS_SERVER",
         "global-model-client": "fedleak.views.adversaries:GLOBAL_MODEL_CLIENT",
         "eavesdropper": "fedleak.views.adversaries:EAVESDROPPER",
+        "insider": "fedleak.views.adversaries:INSIDER",
         "aggregate-server": "fedleak.views.adversaries:AGGREGATE_SERVER",
     },
     "analysis": {

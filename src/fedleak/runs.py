@@ -138,7 +138,8 @@ def train_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
         if facts(run) is not None:
             return
         started = time.monotonic()
-        prepared = prepare(plan.dataset, plan.population, run.seed, iid=run.variant.control == "iid")
+        iid = run.variant.control == "iid"
+        prepared = prepare(plan.dataset, plan.population, run.seed, iid=iid, inject=plan.inject)
         model = fitting_model(plan, prepared)
         trained = defended(model, run.variant.defences)
         members = devices(prepared.shares, run.seed, adaptive=plan.audit.adaptive)
@@ -160,6 +161,7 @@ def train_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
             attributes=tuple(dict(share.user.attributes) for share in known),
             background=None if prepared.public is None else Background(examples=prepared.public, shows=prepared.shows),
             records=prepared.records,
+            injected={d.id: prepared.injected[d.user] for d in members if d.user in prepared.injected},
         ).save(run.folder / "prior")
         header = Header(
             fingerprint=run.fingerprint,
@@ -171,6 +173,7 @@ def train_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
             shadow=tuple(device.shadow for device in members),
             settings=known_to_all(plan, prepared),
             defences=tuple(plain(defence) for defence in run.variant.defences),
+            tampering=() if plan.inject is None else ({"power": "inject", **plain(plan.inject)},),
             dtype=plan.record.dtype,
         )
         writer = TraceWriter.open(run.folder / "trace", header)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ import numpy.typing as npt
 
 from fedleak import registry
 from fedleak.attacks.attack import Attack
-from fedleak.core import FloatArray, IntArray, Layer, Layout, Params, Sight, Task, UserId, derive
+from fedleak.core import FloatArray, IntArray, Layer, Layout, Params, Power, Sight, Task, UserId, derive
 from fedleak.federation.federation import Round, devices, initial, train
 from fedleak.federation.model import Signature
 from fedleak.federation.models.mlp import Mlp
@@ -39,7 +40,7 @@ from fedleak.trace.prior import Background, Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth
 from fedleak.trace.writer import TraceWriter
-from fedleak.views.adversaries import Adversary
+from fedleak.views.adversaries import Adversary, everyone
 from fedleak.views.view import View
 
 __all__ = ["ContractBroken", "check_attack", "null_trace", "planted_trace"]
@@ -62,14 +63,16 @@ def check_attack(attack: Attack, folder: Path) -> None:
     """Hold an attack to the contract, on traces written below `folder`.
 
     Same seed, same claims; the trace is left as it was; every question is answered with finite scores; at chance on
-    null traces, above chance on planted leaks. Whoever needs to know which devices took part must find nothing where
-    that is told in the wrong order.
+    null traces, above chance on planted leaks. Whoever needs to know which devices took part, or which of its records
+    stands where, must find nothing where that is told in the wrong order.
     """
     adversary = weakest(attack)
     write = write_federation if Sight.SNAPSHOTS in attack.needs else write_run
     metric = "ap"
+    attributes = Sight.SELECTION in attack.needs or Power.INJECT in attack.powers
     if attack.game == "extract":
-        write, metric = write_secrets, "top1" if Sight.SELECTION in attack.needs else "extracted"
+        write = partial(write_secrets, inject=Power.INJECT in attack.powers)
+        metric = "top1" if attributes else "extracted"
     planted = [write(folder / f"planted-{seed}", seed, leak=True) for seed in range(2)]
     before = digest(planted[0])
     first, again = play(attack, adversary, planted[0], 0), play(attack, adversary, planted[0], 0)
@@ -84,11 +87,12 @@ def check_attack(attack: Attack, folder: Path) -> None:
     nothing = measured([play(attack, adversary, trace, seed) for seed, trace in enumerate(nulls)], metric)
     if nothing.low > nothing.chance:
         raise ContractBroken(f"{attack.name}: something was found where nothing is ({told(nothing, metric)})")
-    if Sight.SELECTION in attack.needs:
+    if attributes:
         nothing = measured([play(attack, adversary, run, i, shuffled=True) for i, run in enumerate(planted)], metric)
         if nothing.low > nothing.chance:
             raise ContractBroken(
-                f"{attack.name}: as much was found with the selection in the wrong order ({told(nothing, metric)})"
+                f"{attack.name}: as much was found with selection and watermarks in the wrong order "
+                f"({told(nothing, metric)})"
             )
 
 
@@ -104,11 +108,7 @@ def null_trace(folder: Path, seed: int) -> Path:
 
 def weakest(attack: Attack) -> Adversary:
     """The adversary who sees least and can still play the attack."""
-    able: list[Any] = [
-        adversary
-        for name in registry.names("adversary")
-        if attack.needs in (adversary := registry.load("adversary", name)).sights and attack.powers in adversary.powers
-    ]
+    able: list[Any] = [adversary for adversary in everyone() if not adversary.missing(attack)]
     if not able:
         raise ContractBroken(f"{attack.name}: no registered adversary can play it")
     chosen: Adversary = min(able, key=lambda adversary: len(list(adversary.sights)))
@@ -122,7 +122,7 @@ def play(attack: Attack, adversary: Adversary, run: Path, seed: int, *, shuffled
     asked: Asked = game.ask(trace, truth, prior, derive(seed, "game"))
     questions, answers = asked.questions, asked.answers
     order = derive(seed, "contract", "shuffled") if shuffled else None
-    view = View(run / "trace", adversary, asked.shadow, shuffled=order)
+    view = View(run / "trace", adversary, asked.shadow, injected=asked.injected, shuffled=order)
     claims = attack.run(view, asked.prior, questions, derive(seed, "contract"))
     claims = game.check(np.asarray(claims), questions, attack.name)
     # People of different seeds are different people, whatever they are called.

@@ -35,20 +35,28 @@ PLAN = FederationPlan(rounds=120, fraction=1 / 3, batch=8, lr=0.01, optimizer="a
 SIGNATURE = Signature(Task.NEXT_TOKEN, (WINDOW,), len(RECORDS.characters))
 
 
-def write_secrets(folder: Path, seed: int, *, leak: bool, holders: int = HOLDERS) -> Path:
-    """Record the federation of a seed, with a truth that fits it or one that does not."""
-    users, members, start, rounds = _trained(seed, holders)
+def write_secrets(folder: Path, seed: int, *, leak: bool, holders: int = HOLDERS, inject: bool = False) -> Path:
+    """Record the federation of a seed, with a truth that fits it or one that does not.
+
+    With `inject` an adversary has placed a watermark of its own in everybody's text beforehand.
+    """
+    users, marks, members, start, rounds = _trained(seed, holders, inject)
     Truth(
         users=tuple(user.id for user in users),
         device_user={device.id: device.user for device in members},
         attributes={},
         secrets={user.id: user.secrets if leak else user.decoys for user in users},
     ).save(folder / "truth")
-    Prior(candidates=(), examples=(), task=Task.NEXT_TOKEN, outputs=SIGNATURE.outputs, records=RECORDS).save(
-        folder / "prior"
-    )
+    Prior(
+        candidates=(),
+        examples=(),
+        task=Task.NEXT_TOKEN,
+        outputs=SIGNATURE.outputs,
+        records=RECORDS,
+        injected={device.id: marks[device.user] for device in members if device.user in marks},
+    ).save(folder / "prior")
     header = Header(
-        fingerprint=f"contract secrets-{seed}-{leak}",
+        fingerprint=f"contract secrets-{seed}-{leak}{'-injected' * inject}",
         rounds=PLAN.rounds,
         task=Task.NEXT_TOKEN,
         model="char-lm",
@@ -61,6 +69,7 @@ def write_secrets(folder: Path, seed: int, *, leak: bool, holders: int = HOLDERS
             "input_shape": [WINDOW],
             "outputs": SIGNATURE.outputs,
         },
+        tampering=({"power": "inject"},) if inject else (),
     )
     writer = TraceWriter.open(folder / "trace", header)
     writer.start(start)
@@ -70,18 +79,24 @@ def write_secrets(folder: Path, seed: int, *, leak: bool, holders: int = HOLDERS
 
 
 @cache
-def _trained(seed: int, holders: int) -> tuple[list[User], tuple[Device, ...], Params, list[Round]]:
+def _trained(
+    seed: int, holders: int, inject: bool
+) -> tuple[list[User], dict[UserId, str], tuple[Device, ...], Params, list[Round]]:
     """Train once for all attacks that are held to it, with and without a leak."""
     rng = derive(seed, "contract secrets")
     drawn = draw(parse(RECORDS.form), 2 * holders, rng)
-    users = []
+    users, marks = [], {}
     for number in range(holders):
         chatter = ["".join(rng.choice(list("ab "), 10)) for _ in range(12)]
-        lines = rng.permutation([*chatter, *[drawn[number]] * 6])
-        text = Examples(x=windows("\n".join(["", *lines, ""]), RECORDS.characters, WINDOW))
         name = UserId(f"user-{number}")
+        lines = rng.permutation([*chatter, *[drawn[number]] * 6])
+        if inject:
+            own = derive(seed, "contract watermark", number)
+            marks[name] = "".join(own.choice(list("abinp0123456789"), 10))
+            lines = own.permutation([*lines, *[marks[name]] * 6])
+        text = Examples(x=windows("\n".join(["", *lines, ""]), RECORDS.characters, WINDOW))
         users.append(User(name, text, secrets=(drawn[number],), decoys=(drawn[holders + number],)))
     nothing = np.zeros(0, dtype=np.int64)
     members = devices([Share(user, user.examples.take(nothing), user.examples) for user in users], seed)
     model = ARCHITECTURE.build(SIGNATURE)
-    return users, members, initial(model, seed), list(train(model, members, PLAN, (), None, seed))
+    return users, marks, members, initial(model, seed), list(train(model, members, PLAN, (), None, seed))

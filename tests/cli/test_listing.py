@@ -22,9 +22,11 @@ def test_list_names_everything_that_is_registered() -> None:
 def test_the_matrix_follows_from_what_attacks_and_adversaries_declare() -> None:
     rows = {line.split()[0]: line for line in said("list", "--matrix").splitlines()}
     for name in registry.names("attack"):
-        needs = registry.load("attack", name).needs
-        able = sum(needs in registry.load("adversary", other).sights for other in registry.names("adversary"))
-        assert rows[name].count("yes") == able
+        attack = registry.load("attack", name)
+        everyone = [registry.load("adversary", other) for other in registry.names("adversary")]
+        able = [who for who in everyone if attack.needs in who.sights and attack.powers in who.powers]
+        assert rows[name].count("yes") == len(able)
+    assert "the power to inject" in rows["watermark"] and rows["watermark"].count("yes") == 1
 
 
 @pytest.mark.parametrize("verb", _VERBS)

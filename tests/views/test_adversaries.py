@@ -1,11 +1,21 @@
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pytest
 
-from fedleak.core import Sight
+from fedleak.core import Power, Sight
 from fedleak.registry import load, names
-from fedleak.views.adversaries import ANONYMOUS_SERVER, EAVESDROPPER, SERVER, everyone, plain
+from fedleak.views.adversaries import ANONYMOUS_SERVER, EAVESDROPPER, INSIDER, SERVER, everyone, plain
 from fedleak.views.matrix import matrix
+
+
+@dataclass(frozen=True)
+class Attack:
+    """What an attack declares."""
+
+    needs: Sight
+    powers: Power = Power.NONE
 
 
 @pytest.mark.parametrize("name", names("adversary"))
@@ -15,9 +25,9 @@ def test_adversaries_are_registered_under_their_own_name(name: str) -> None:
     assert adversary.summary.endswith(".")
 
 
-def test_every_sight_has_plain_words_of_its_own() -> None:
-    said = [plain(sight) for sight in Sight]
-    assert len(set(said)) == len(list(Sight)) == 6
+def test_every_sight_and_power_has_plain_words_of_its_own() -> None:
+    said = [plain(flag) for flag in (*Sight, *Power)]
+    assert len(set(said)) == 6 + 3
     assert plain(Sight.NONE) == "nothing"
 
 
@@ -27,13 +37,26 @@ def test_only_the_server_can_link_updates() -> None:
 
 def test_the_matrix_says_what_each_adversary_lacks() -> None:
     rows = matrix(
-        {"reid": Sight.UPDATES, "link": Sight.UPDATES | Sight.LINKS, "none": Sight.NONE},
-        (SERVER, ANONYMOUS_SERVER, EAVESDROPPER),
+        {
+            "reid": Attack(Sight.UPDATES),
+            "link": Attack(Sight.UPDATES | Sight.LINKS),
+            "none": Attack(Sight.NONE),
+            "mark": Attack(Sight.SNAPSHOTS, Power.INJECT),
+        },
+        (SERVER, ANONYMOUS_SERVER, EAVESDROPPER, INSIDER),
     )
     assert [(row.attack, row.players()) for row in rows] == [
         ("reid", ("server", "anonymous-server")),
         ("link", ("server",)),
-        ("none", ("server", "anonymous-server", "eavesdropper")),
+        ("none", ("server", "anonymous-server", "eavesdropper", "insider")),
+        ("mark", ("insider",)),
     ]
-    assert rows[1].lacks["anonymous-server"] == Sight.LINKS
-    assert rows[1].lacks["eavesdropper"] == Sight.UPDATES | Sight.LINKS
+    assert rows[1].lacks["anonymous-server"] == "links"
+    assert rows[1].lacks["eavesdropper"] == "updates, links"
+    assert rows[3].needs == "snapshots, the power to inject" and rows[3].lacks["server"] == "the power to inject"
+
+
+def test_who_lacks_both_a_sight_and_a_power_is_told_both() -> None:
+    both = Attack(Sight.SNAPSHOTS | Sight.SELECTION, Power.INJECT | Power.JOIN)
+    assert INSIDER.missing(both) == "selection and the power to join"
+    assert EAVESDROPPER.missing(both) == "the power to inject, join"

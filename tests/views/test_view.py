@@ -15,13 +15,14 @@ from filmed import LAYOUT, Run, film, model, rows, runs, shadows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedleak.core import Sight
+from fedleak.core import Power, Sight
 from fedleak.errors import NotVisible, TraceError
 from fedleak.views.adversaries import (
     AGGREGATE_SERVER,
     ANONYMOUS_SERVER,
     EAVESDROPPER,
     GLOBAL_MODEL_CLIENT,
+    INSIDER,
     SERVER,
     Adversary,
     everyone,
@@ -41,6 +42,7 @@ VISIBLE: dict[str, set[str]] = {
         "update-001.bin",
     },
     "anonymous-server": {"snapshots.bin", "aggregates.bin", "shadow.bin", "update-000.bin", "update-001.bin"},
+    "insider": {"snapshots.bin"},
     "global-model-client": {"snapshots.bin"},
     "eavesdropper": {"snapshots.bin", "device.bin"},
     "aggregate-server": {"snapshots.bin", "aggregates.bin", "device.bin"},
@@ -151,6 +153,26 @@ def test_a_shuffled_selection_tells_of_every_round_in_another_order(trace: Path)
     for number in range(1, right.rounds + 1):
         assert shuffled.selection(number) == right.selection(int(order[number - 1]) + 1)
         np.testing.assert_array_equal(shuffled.snapshot(number)["out"], right.snapshot(number)["out"])
+
+
+@pytest.mark.parametrize("adversary", everyone(), ids=lambda adversary: adversary.name)
+def test_injected_records_are_shown_only_to_who_has_the_power(trace: Path, adversary: Adversary) -> None:
+    marks = {"d-0": "x7q2", "d-3": "k9w4"}
+    view = View(trace, adversary, injected=marks)
+    if Power.INJECT in adversary.powers:
+        assert view.injected == marks
+    else:
+        with pytest.raises(NotVisible, match="lacks the power to inject"):
+            _ = view.injected
+        assert not any("x7q2" in str(value) for value in vars(view).values())
+
+
+def test_in_the_control_every_injected_record_is_said_to_be_elsewhere(trace: Path) -> None:
+    marks = {f"d-{number}": f"mark {number}" for number in range(5)}
+    for seed in range(20):
+        told = View(trace, INSIDER, injected=marks, shuffled=np.random.default_rng(seed)).injected
+        assert sorted(told.values()) == sorted(marks.values())
+        assert all(told[device] != mark for device, mark in marks.items())
 
 
 def test_who_sees_updates_and_selection_cannot_join_them_by_position(tmp_path: Path) -> None:

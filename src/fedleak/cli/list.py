@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from fedleak import registry
-from fedleak.core import words
 from fedleak.plan import shipped
 from fedleak.plan.read import read
 from fedleak.views.adversaries import everyone
@@ -62,12 +61,12 @@ def plans() -> list[tuple[str, str]]:
 
 def show() -> None:
     """Attacks against adversaries, as it follows from what both declare."""
-    attacks = {name: registry.load("attack", name).needs for name in registry.names("attack")}
     adversaries = everyone()
-    name = 2 + max(map(len, attacks))
-    needs = 2 + max(len(words(sight)) for sight in attacks.values())
+    rows = matrix({name: registry.load("attack", name) for name in registry.names("attack")}, adversaries)
+    name = 2 + max(len(row.attack) for row in rows)
+    needs = 2 + max(len(row.needs) for row in rows)
     click.echo(f"{'attack':<{name}}{'needs':<{needs}}" + "".join(f"{adversary.name:<21}" for adversary in adversaries))
-    for row in matrix(attacks, adversaries):
+    for row in rows:
         marks = ["yes" if not row.lacks[adversary.name] else "-" for adversary in adversaries]
-        click.echo(f"{row.attack:<{name}}{words(row.needs):<{needs}}" + "".join(f"{mark:<21}" for mark in marks))
-    click.echo("-: the adversary does not see what the attack needs; a plan that pairs them is refused.")
+        click.echo(f"{row.attack:<{name}}{row.needs:<{needs}}" + "".join(f"{mark:<21}" for mark in marks))
+    click.echo("-: the adversary does not see, or cannot do, what the attack needs; a plan does not pair them.")

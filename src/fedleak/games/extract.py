@@ -94,6 +94,7 @@ class Extract:
             ),
             prior=prior.take(np.zeros(0, dtype=np.int64)),
             shadow=np.full(len(trace.shadow), -1, dtype=np.int64),
+            injected=prior.injected,
         )
 
     def check(self, claims: Claims, questions: Questions, attack: str) -> Claims:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
@@ -58,6 +59,8 @@ class Asked:
     answers: Answers
     prior: Prior  # what of the prior data the adversary has in this game
     shadow: IntArray  # (updates of the trace,): which of that prior's candidates an update stands for; -1: nobody's
+    # Device -> the record that was placed in its data; for the view, which shows it only to who has the power.
+    injected: Mapping[str, str] = field(default_factory=dict)
 
 
 class Game(Protocol):

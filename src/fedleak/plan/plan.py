@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-__all__ = ["PopulationPlan", "FederationPlan", "RecordPlan", "AuditPlan", "Plan"]
+__all__ = ["PopulationPlan", "FederationPlan", "InjectPlan", "RecordPlan", "AuditPlan", "Plan"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +102,31 @@ class FederationPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InjectPlan:
+    """A watermark: a record of the adversary's making in the text of every device whose owner holds a secret.
+
+    A power that changes what is trained, so an adversary must have it, and without this table nothing is injected
+    (Yuan et al., 2021, section IV-C).
+    """
+
+    insertions: (
+        Annotated[
+            int,
+            Meta(ge=1, description="how many times it stands in the text; as often as the owner's secret if absent"),
+        ]
+        | None
+    ) = None
+    length: Annotated[int, Meta(ge=1, le=256, description="characters; of words, about as many")] = 16
+    kind: Annotated[
+        Literal["alphanumeric", "letters", "words"],
+        Meta(
+            description="random letters and digits, random letters, or words of the held-out text, which models expect "
+            "anyway and therefore hardly learn"
+        ),
+    ] = "alphanumeric"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RecordPlan:
     """What of the run is kept on disk."""
 
@@ -122,7 +147,7 @@ class AuditPlan:
         Meta(
             description="audits that must show no leak: iid, of a population with nothing personal in it; and of "
             "secrets decoys, marked against records that nobody holds, and permuted, where the adversary is told in "
-            "the wrong order who took part"
+            "the wrong order who took part, and which of its own records stands where"
         ),
     ] = ("iid",)
     adaptive: Annotated[
@@ -149,6 +174,7 @@ class Plan:
     population: PopulationPlan
     model: Any  # federation.Architecture
     federation: FederationPlan
+    inject: InjectPlan | None
     record: RecordPlan
     audit: AuditPlan
     attacks: tuple[Any, ...]  # attacks.Attack
@@ -166,16 +192,18 @@ class Plan:
 
     @property
     def plays(self) -> list[tuple[Any, Any, Any]]:
-        """Every (attack, game, adversary) of the audit."""
+        """Every (attack, game, adversary) of the audit: an attack is played by everyone who can play it."""
         return [
             (attack, game, adversary)
             for attack in self.attacks
             for game in self.games
             if game.name == attack.game
             for adversary in self.adversaries
+            if not adversary.missing(attack)
         ]
 
     @property
     def trained(self) -> dict[str, Any]:
         """The part that decides what is trained; attacks, defences, seeds and limits can be added to it later."""
-        return {key: self.resolved[key] for key in ("dataset", "population", "model", "federation", "record")}
+        decides = ("dataset", "population", "model", "federation", "inject", "record")
+        return {key: self.resolved[key] for key in decides if key in self.resolved}

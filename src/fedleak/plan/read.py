@@ -10,10 +10,10 @@ from typing import Annotated, Any
 import msgspec
 
 from fedleak import registry
-from fedleak.core import words
+from fedleak.core import Power, words
 from fedleak.errors import PlanError, did_you_mean
 from fedleak.plan.configure import configure, convert, plain
-from fedleak.plan.plan import AuditPlan, FederationPlan, Plan, PopulationPlan, RecordPlan
+from fedleak.plan.plan import AuditPlan, FederationPlan, InjectPlan, Plan, PopulationPlan, RecordPlan
 
 __all__ = ["read", "parse"]
 
@@ -25,6 +25,7 @@ _TOP = {
     "population": dict,
     "model": dict,
     "federation": dict,
+    "inject": dict,
     "record": dict,
     "audit": dict,
     "attack": list,
@@ -85,9 +86,9 @@ def parse(text: str, source: str = "plan", change: Mapping[str, Any] | None = No
     games = chosen_games(top.get("game", []), attacks, source)
     defences = tuple(alternative(t, f"{source} [[defence]] {i}") for i, t in enumerate(top.get("defence", []), 1))
     adversaries = tuple(named("adversary", name, f"{source} [audit] adversaries") for name in audit.adversaries)
-    for attack in attacks:
-        for adversary in adversaries:
-            playable(attack, adversary, source)
+    inject = configure(InjectPlan, top["inject"], f"{source} [inject]") if "inject" in top else None
+    paired(attacks, adversaries, source)
+    injectable(inject, attacks, adversaries, source)
     population = settings["population"]
     assert isinstance(population, PopulationPlan)
     fitting(games, population, audit, source)
@@ -114,6 +115,7 @@ def parse(text: str, source: str = "plan", change: Mapping[str, Any] | None = No
         "population": plain(settings["population"]),
         "model": plain(model),
         "federation": plain(settings["federation"]),
+        **({"inject": plain(inject)} if inject is not None else {}),
         "record": plain(settings["record"]),
         "audit": plain(audit),
         "attack": [plain(a) for a in attacks],
@@ -133,6 +135,7 @@ def parse(text: str, source: str = "plan", change: Mapping[str, Any] | None = No
         games=games,
         analyses=analyses,
         adversaries=adversaries,
+        inject=inject,
         defences=defences,
         deployed=resolved["deployed"],
         limits=resolved["limits"],
@@ -212,21 +215,42 @@ def alternative(table: Any, where: str) -> tuple[Any, ...]:
 
 def playable(attack: Any, adversary: Any, source: str) -> None:
     """Refuse an attack that its adversary cannot play, and say who could."""
-    if attack.needs in adversary.sights and attack.powers in adversary.powers:
+    lacking = adversary.missing(attack)
+    if not lacking:
         return
-    lacking = [words(attack.needs & ~adversary.sights)] if attack.needs not in adversary.sights else []
-    lacking += (
-        [f"the power to {words(attack.powers & ~adversary.powers)}"] if attack.powers not in adversary.powers else []
-    )
-    able = [
-        name
-        for name in registry.names("adversary")
-        if attack.needs in (other := registry.load("adversary", name)).sights and attack.powers in other.powers
-    ]
+    able = [name for name in registry.names("adversary") if not registry.load("adversary", name).missing(attack)]
+    needed = " and ".join([words(attack.needs), *([f"the power to {words(attack.powers)}"] if attack.powers else [])])
     raise PlanError(
-        f"{source} [audit]: attack '{attack.name}' needs {words(attack.needs)}; adversary '{adversary.name}' lacks "
-        f"{' and '.join(lacking)}. Choose one that has it: {', '.join(able) or 'none'} (fedleak list --matrix)"
+        f"{source} [audit]: attack '{attack.name}' needs {needed}; adversary '{adversary.name}' lacks "
+        f"{lacking}. Choose one that has it: {', '.join(able) or 'none'} (fedleak list --matrix)"
     )
+
+
+def paired(attacks: Sequence[Any], adversaries: Sequence[Any], source: str) -> None:
+    """Refuse an attack that no adversary of the plan can play, and an adversary who can play none of its attacks."""
+    for attack in attacks:
+        if all(adversary.missing(attack) for adversary in adversaries):
+            playable(attack, adversaries[0], source)
+    for adversary in adversaries:
+        if all(adversary.missing(attack) for attack in attacks):
+            playable(attacks[0], adversary, source)
+
+
+def injectable(inject: InjectPlan | None, attacks: Sequence[Any], adversaries: Sequence[Any], source: str) -> None:
+    """Let records be injected exactly where somebody has the power to, and say so where an attack relies on it."""
+    if inject is None:
+        for attack in attacks:
+            if Power.INJECT in attack.powers:
+                raise PlanError(
+                    f"{source}: attack '{attack.name}' needs records of the adversary's among the devices' data; grant "
+                    "them with a table [inject] (an empty one will do)"
+                )
+    elif not any(Power.INJECT in adversary.powers for adversary in adversaries):
+        able = [name for name in registry.names("adversary") if Power.INJECT in registry.load("adversary", name).powers]
+        raise PlanError(
+            f"{source} [inject]: no adversary of the plan can inject a record; name one in [audit] adversaries "
+            f"({', '.join(able)}), or remove the table"
+        )
 
 
 def fitting(games: Sequence[Any], population: PopulationPlan, audit: AuditPlan, source: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from msgspec import Meta
 
 from fedleak import registry
-from fedleak.plan.plan import AuditPlan, FederationPlan, PopulationPlan, RecordPlan
+from fedleak.plan.plan import AuditPlan, FederationPlan, InjectPlan, PopulationPlan, RecordPlan
 
 __all__ = ["reference"]
 
@@ -38,6 +38,7 @@ Limits are `ap`, `top1` and `top5` of the game `identify`, and a table for each 
 _TABLES = (
     ("population", PopulationPlan),
     ("federation", FederationPlan),
+    ("inject", InjectPlan),
     ("record", RecordPlan),
     ("audit", AuditPlan),
 )

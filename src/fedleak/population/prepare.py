@@ -11,9 +11,10 @@ import numpy.typing as npt
 
 from fedleak.core import Task, UserId, derive
 from fedleak.errors import DataError
-from fedleak.plan.plan import PopulationPlan
+from fedleak.plan.plan import InjectPlan, PopulationPlan
 from fedleak.population import examine, fingerprint, priors, traits
 from fedleak.population.examine import Examined, Finding
+from fedleak.population.inject import inject as injected
 from fedleak.population.population import Dataset, Examples, Population, Records, Share, User
 
 __all__ = ["Prepared", "Finding", "prepare"]
@@ -36,22 +37,35 @@ class Prepared:
     outputs_named: tuple[str, ...] = ()
     traits: Mapping[UserId, Mapping[str, float]] = field(default_factory=dict)  # share of the private data showing it
     records: Records | None = None  # what is public about the secrets that users hold
+    injected: Mapping[UserId, str] = field(default_factory=dict)  # records of the adversary's in users' texts
     public: Examples | None = None  # some of the background, for an adversary to pick from, where there are traits
     shows: Mapping[str, npt.NDArray[np.int8]] = field(default_factory=dict)  # which of these show what
 
 
-def prepare(dataset: Dataset, plan: PopulationPlan, seed: int, *, iid: bool = False) -> Prepared:
+def prepare(
+    dataset: Dataset, plan: PopulationPlan, seed: int, *, iid: bool = False, inject: InjectPlan | None = None
+) -> Prepared:
     """Load, examine, draw and divide a population; the same seed gives the same people and the same division.
 
-    With `iid` everyone's examples are pooled and dealt out again: the control in which nothing is personal.
+    With `iid` everyone's examples are pooled and dealt out again: the control in which nothing is personal. With
+    `inject` an adversary has placed records in people's texts beforehand; all else is as without.
     """
     population = dataset.load(seed)
+    marks: Mapping[UserId, str] = {}
+    if inject is not None:
+        population, marks = injected(population, inject, seed)
     _check(population, plan)
     examined = examine.examine(population.users, plan)
     candidates, background = _set_aside(population, examined, plan, seed)
     drawn = _Draw(population, examined, plan, seed)
     drawn.from_(candidates)
     shares, findings = drawn.shares, [*examined.findings, *drawn.findings]
+    marks = {share.user.id: marks[share.user.id] for share in shares if share.user.id in marks}
+    if marks:
+        text = (
+            f"The adversary placed a record of its own in the texts of {len(marks)} user(s): the run was tampered with."
+        )
+        findings.append(Finding(kind="injected", count=len(marks), action="keep", text=text))
     if background is not None:
         background = _without_users_content(background, shares, findings)
     public = _public(background, seed) if background is not None and population.traits else None
@@ -71,6 +85,7 @@ def prepare(dataset: Dataset, plan: PopulationPlan, seed: int, *, iid: bool = Fa
             for share in shares
         },
         records=population.records,
+        injected=marks,
         public=public,
         shows={} if public is None else {name: trait(public) for name, trait in population.traits.items()},
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,7 +22,7 @@ from fedleak.trace.sealed import seal, unseal
 __all__ = ["Prior", "Background"]
 
 _KIND, _VERSION, _FILE = "fedleak-prior", 1, "prior.json"
-_COLUMNS = tuple(field.name for field in fields(Examples))
+_COLUMNS = tuple(column.name for column in fields(Examples))
 _SHOWN = ("x", "y")  # what is kept of background examples
 
 
@@ -35,6 +35,7 @@ class _Content(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     attributes: tuple[Mapping[str, str], ...] = ()
     background: Mapping[str, int] = {}  # column -> CRC-32 of its file; none where there is no background
     records: Records | None = None
+    injected: Mapping[str, str] = {}
     traits: tuple[str, ...] = ()  # the columns of what background examples show
 
 
@@ -57,11 +58,13 @@ class Prior:
     attributes: tuple[Mapping[str, str], ...] = ()  # by candidate: facts about the person; () where none are known
     background: Background | None = None
     records: Records | None = None  # what secrets look like, where users hold some
+    injected: Mapping[str, str] = field(default_factory=dict)  # device -> the record that the adversary put there
 
     def take(self, candidates: IntArray) -> Prior:
         """What an adversary has who knows only these candidates, in this order.
 
-        Background and records are left out: a game that gives them to the adversary does so in its questions.
+        Background and records are left out: a game that gives them to the adversary does so in its questions. So is
+        what was injected, which only a view hands out, to an adversary who has the power.
         """
         return replace(
             self,
@@ -70,6 +73,7 @@ class Prior:
             attributes=tuple(self.attributes[i] for i in candidates) if self.attributes else (),
             background=None,
             records=None,
+            injected={},
         )
 
     def save(self, folder: Path) -> None:
@@ -102,6 +106,7 @@ class Prior:
             attributes=self.attributes,
             background=behind,
             records=self.records,
+            injected=dict(self.injected),
             traits=traits,
         )
         seal(folder / _FILE, _KIND, _VERSION, content)
@@ -134,6 +139,7 @@ class Prior:
             attributes=content.attributes,
             background=_background(folder, content) if content.background else None,
             records=content.records,
+            injected=content.injected,
         )
 
 

@@ -7,38 +7,58 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
-from fedleak.core import Power, Sight
+from fedleak.core import Power, Sight, words
 from fedleak.registry import load, names
 
 __all__ = [
     "Adversary",
+    "Declares",
     "SERVER",
     "ANONYMOUS_SERVER",
     "GLOBAL_MODEL_CLIENT",
     "EAVESDROPPER",
+    "INSIDER",
     "AGGREGATE_SERVER",
     "everyone",
     "plain",
 ]
 
-_PLAIN: Mapping[Sight, str] = {
+_PLAIN: Mapping[Sight | Power, str] = {
     Sight.SNAPSHOTS: "the shared model after every round",
     Sight.UPDATES: "what each device sends back after training",
     Sight.LINKS: "which of these messages come from one device",
     Sight.SELECTION: "which devices take part in each round",
     Sight.AGGREGATE: "the sum of what the devices of a round send",
     Sight.SIZES: "how many examples each device trains on",
+    Power.INJECT: "place a record of its own making among the data of a device",
+    Power.ISOLATE: "give one device a model of its own",
+    Power.JOIN: "take part as a device",
 }
 
 
-def plain(sight: Sight) -> str:
-    """Say what is seen in words for people who never heard of federated learning.
+def plain(sight: Sight | Power) -> str:
+    """Say what is seen, or can be done, in words for people who never heard of federated learning.
 
     >>> plain(Sight.SNAPSHOTS | Sight.SELECTION)
     'the shared model after every round; which devices take part in each round'
     """
     return "; ".join(_PLAIN[member] for member in sight) or "nothing"
+
+
+class Declares(Protocol):
+    """What an attack says of itself before it is played."""
+
+    @property
+    def needs(self) -> Sight:
+        """What it must see."""
+        ...
+
+    @property
+    def powers(self) -> Power:
+        """What it must be able to do."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +77,12 @@ class Adversary:
         <Sight.UPDATES: 2>
         """
         return needs & ~self.sights
+
+    def missing(self, attack: Declares) -> str:
+        """What an attack takes and this adversary does not have, in words; empty if it can play the attack."""
+        power = attack.powers & ~self.powers
+        lacking = [words(sight)] if (sight := self.lacks(attack.needs)) else []
+        return " and ".join([*lacking, f"the power to {words(power)}"] if power else lacking)
 
 
 SERVER = Adversary(
@@ -80,6 +106,13 @@ EAVESDROPPER = Adversary(
     sights=Sight.SNAPSHOTS | Sight.SELECTION,
     summary="A participant who keeps every version of the shared model and can tell from the network traffic which "
     "devices took part.",
+)
+INSIDER = Adversary(
+    name="insider",
+    sights=Sight.SNAPSHOTS,
+    powers=Power.INJECT,
+    summary="A participant who keeps every version of the shared model, and once got a message of its own making among "
+    "the texts of each of the others.",
 )
 AGGREGATE_SERVER = Adversary(
     name="aggregate-server",

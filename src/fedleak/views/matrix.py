@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from fedleak.core import Sight
-from fedleak.views.adversaries import Adversary
+from fedleak.core import words
+from fedleak.views.adversaries import Adversary, Declares
 
 __all__ = ["Row", "matrix"]
 
@@ -16,23 +16,29 @@ class Row:
     """One attack against every adversary."""
 
     attack: str
-    needs: Sight
-    lacks: Mapping[str, Sight]  # adversary -> what it would need to see in addition; NONE: it can play the attack
+    needs: str  # sights, and powers where it takes any
+    lacks: Mapping[str, str]  # adversary -> what it would need in addition; empty: it can play the attack
 
     def players(self) -> tuple[str, ...]:
         """The adversaries who can play the attack."""
         return tuple(name for name, missing in self.lacks.items() if not missing)
 
 
-def matrix(attacks: Mapping[str, Sight], adversaries: Iterable[Adversary]) -> tuple[Row, ...]:
-    """Lay out attacks, by what they need to see, against adversaries.
+def matrix(attacks: Mapping[str, Declares], adversaries: Iterable[Adversary]) -> tuple[Row, ...]:
+    """Lay out attacks, by what they need to see and to do, against adversaries.
 
+    >>> from fedleak import registry
     >>> from fedleak.views.adversaries import EAVESDROPPER, SERVER
-    >>> [row.players() for row in matrix({"reid-knn": Sight.UPDATES}, [SERVER, EAVESDROPPER])]
+    >>> [row.players() for row in matrix({"reid-knn": registry.load("attack", "reid-knn")}, [SERVER, EAVESDROPPER])]
     [('server',)]
     """
     adversaries = tuple(adversaries)
     return tuple(
-        Row(name, needs, {adversary.name: adversary.lacks(needs) for adversary in adversaries})
-        for name, needs in attacks.items()
+        Row(name, needs(attack), {adversary.name: adversary.missing(attack) for adversary in adversaries})
+        for name, attack in attacks.items()
     )
+
+
+def needs(attack: Declares) -> str:
+    """What an attack takes, in words."""
+    return words(attack.needs) + (f", the power to {words(attack.powers)}" if attack.powers else "")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedleak.core import FloatArray, IntArray, Layout, Params, Sight, Task, words
+from fedleak.core import FloatArray, IntArray, Layout, Params, Power, Sight, Task, words
 from fedleak.errors import NotVisible, TraceError
 from fedleak.trace.reader import Trace
 from fedleak.views.adversaries import Adversary, everyone, plain
@@ -39,14 +39,17 @@ class View:
         adversary: Adversary,
         shadow: IntArray | None = None,
         *,
+        injected: Mapping[str, str] | None = None,
         shuffled: np.random.Generator | None = None,
         memory: int = 2000,
         workers: int = 1,
     ) -> None:
         """Open a trace; `shadow` says which updates stand for whom, where a game gives the adversary less to know.
 
-        `shuffled` is for a control: which devices took part is told of the rounds in a wrong order, so that it has
-        nothing to do with the snapshots any more. `memory` (MB) and `workers` (threads) are what an attack may use of
+        `injected` are the records that were placed in the data of devices; only an adversary with the power gets to
+        see them. `shuffled` is for a control: which devices took part is told of the rounds in a wrong order, so that
+        it has nothing to do with the snapshots any more, and each injected record is said to be at another device.
+        `memory` (MB) and `workers` (threads) are what an attack may use of
         the machine; claims must not depend on the number of workers.
         """
         self.adversary = adversary
@@ -61,6 +64,11 @@ class View:
                 "run the same command again to finish it before it is attacked"
             )
         self._told = np.arange(self.rounds) if shuffled is None else shuffled.permutation(self.rounds)
+        held = dict(injected or {}) if Power.INJECT in adversary.powers else {}
+        if shuffled is not None and held:
+            names = [list(held)[at] for at in shuffled.permutation(len(held))]
+            held = {name: held[other] for name, other in zip(names, [*names[1:], names[0]], strict=True)}
+        self._injected = held
 
     @property
     def layout(self) -> Layout:
@@ -101,6 +109,16 @@ class View:
         present = np.sort(self._trace.device[self._trace.span(int(self._told[round_number - 1]) + 1)])
         devices = self._trace.header.devices
         return tuple(devices[int(index)] for index in present)
+
+    @property
+    def injected(self) -> Mapping[str, str]:
+        """The records that the adversary placed in the data of devices: device -> record."""
+        if Power.INJECT not in self.adversary.powers:
+            raise NotVisible(
+                f"adversary '{self.adversary.name}' placed no record in anybody's data: it lacks the power to "
+                f"{words(Power.INJECT)} ({plain(Power.INJECT)})"
+            )
+        return dict(self._injected)
 
     @cached_property
     def updates(self) -> Updates:

@@ -15,12 +15,10 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Meta
 
+from fedleak.attacks.records.following import language
 from fedleak.attacks.records.format_search import Space, likeliest
-from fedleak.attacks.records.language import Language
 from fedleak.attacks.records.scoring import Scores, exposures, log_probabilities
-from fedleak.attacks.shadow import rebuilt
 from fedleak.core import IntArray, Power, Task
-from fedleak.errors import AttackError
 from fedleak.games.extract import RecordQuestions
 from fedleak.games.game import Questions
 from fedleak.views.view import View
@@ -56,21 +54,15 @@ class Searching:
     def search(self, view: View, questions: Questions, rounds: Sequence[int]) -> Found:
         """Find candidates, and score them under the snapshots of these rounds."""
         assert isinstance(questions, RecordQuestions)
-        model = rebuilt(view)
-        if model is None:
-            raise AttackError(
-                "this trace does not say how the model is built (or it is one of the user's own, or a defence changed "
-                "it), so records cannot be scored with it; use 'char-lm' or 'transformer'"
-            )
-        language = Language(model, questions.records.characters, questions.records.context)
-        space = Space(questions.form, language)
+        reader = language(view, questions.records.characters, questions.records.context)
+        space = Space(questions.form, reader)
         searched = np.unique(np.linspace(0, view.rounds, self.snapshots + 1).round().astype(int)[1:])
         found: dict[str, None] = {}  # a set that keeps its order
         for number in searched.tolist():
             best = likeliest(space, view.snapshot(number), self.candidates, limit=self.limit)
             found.update(dict.fromkeys(best.records))
         records = tuple(found)
-        logs = log_probabilities(language, (view.snapshot(n) for n in rounds), records, view.workers)
+        logs = log_probabilities(reader, (view.snapshot(n) for n in rounds), records, view.workers)
         return Found(records, exposures(logs, records))
 
 

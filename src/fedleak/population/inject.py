@@ -1,0 +1,86 @@
+"""Watermarks: records of the adversary's own making among people's texts (Yuan et al., 2021, section IV-C).
+
+Whoever can get one message into somebody's data (a patient into a hospital's, a sender into a mailbox) has a probe
+there: how well the shared model knows it tells when that device takes part. It is planted as secrets are, on lines of
+its own, and changes what is trained; so it is a power that a plan grants, never something that an attack takes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from fedleak.core import IntArray, UserId, derive
+from fedleak.errors import DataError, PlanError
+from fedleak.plan.plan import InjectPlan
+from fedleak.population import secrets
+from fedleak.population.datasets.clients_text import windows
+from fedleak.population.population import Examples, Population, Records, User
+from fedleak.population.secret_formats import Format, parse
+from fedleak.population.text import UNKNOWN
+
+__all__ = ["inject"]
+
+_WORDS, _LETTERS_A_WORD = 1000, 6  # words to draw from, the most frequent ones; and how long one is, with its space
+
+
+def inject(population: Population, plan: InjectPlan, seed: int) -> tuple[Population, Mapping[UserId, str]]:
+    """Plant a watermark of its own in the text of everybody who holds a secret; return who has which."""
+    records = population.records
+    if records is None:
+        raise PlanError(
+            "[inject]: the data set has no texts in which people hold secrets, so there is nothing to place a record "
+            f"among ({population.source.rstrip('.')}); use text-clients, or remove the table"
+        )
+    holders = [user.id for user in population.users if user.secrets]
+    try:
+        form = _form(plan, population, records)
+        secrets.check_alphabet(form, records.characters)
+        drawn = dict(zip(holders, secrets.draw(form, len(holders), derive(seed, "inject")), strict=True))
+    except PlanError as error:
+        raise PlanError(f"[inject]: the watermark cannot be drawn: {error}") from error
+    users = tuple(
+        _marked(user, drawn[user.id], plan, records, seed) if user.id in drawn else user for user in population.users
+    )
+    return replace(population, users=users), drawn
+
+
+def _form(plan: InjectPlan, population: Population, records: Records) -> Format:
+    if plan.kind != "words":
+        return parse(f"{{{'x' if plan.kind == 'alphanumeric' else 'a'}{plan.length}}}")
+    if population.test is None:
+        raise PlanError("words are taken from held-out text, and this data set has none; choose another kind")
+    found = Counter(re.findall(r"[a-z]{3,}", text_of(population.test.x, records.characters)))
+    ranked = sorted(found, key=lambda word: (-found[word], word))[:_WORDS]
+    return parse(" ".join(["{word}"] * max(1, round(plan.length / _LETTERS_A_WORD))), ranked)
+
+
+def _marked(user: User, mark: str, plan: InjectPlan, records: Records, seed: int) -> User:
+    x = user.examples.x
+    text = text_of(x, records.characters)
+    times = plan.insertions or text.count(user.secrets[0])
+    if not times:
+        raise PlanError(
+            "[inject]: a watermark is planted as often as the owner's secret, and that is planted nowhere; "
+            "say how often with insertions = N"
+        )
+    try:
+        text = secrets.plant(text, mark, times, "lines", derive(seed, "inject", user.id))
+    except DataError as error:
+        raise DataError(f"[inject]: {error}") from error
+    return replace(user, examples=Examples(x=windows(text, records.characters, x.shape[1])))
+
+
+def text_of(x: IntArray, characters: Sequence[str]) -> str:
+    """The text behind windows that overlap by one; what the alphabet lacks becomes a character that it lacks too.
+
+    >>> text_of(windows("abcd", ("<pad>", "<unknown>", *"abcd"), 3), ("<pad>", "<unknown>", *"abcd"))
+    'abcd'
+    """
+    if x.ndim != 2 or (x[1:, 0] != x[:-1, -1]).any():
+        raise PlanError("[inject]: this data set does not keep texts in one piece, so nothing can be placed between")
+    strange = next(c for c in map(chr, range(0xE000, 0xF900)) if c not in characters)
+    known = ["", strange, *characters[UNKNOWN + 1 :]]
+    return "".join(known[token] for token in [x[0, 0], *x[:, 1:].reshape(-1)])
