@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 from example_audit import NOISE, example
 
+from fedleak.games.extract import Extract
 from fedleak.score.detail import detail
 from fedleak.score.result import Analysis, Audit, Detail, Figure, Score, Series, Utility
 from fedleak.score.score import Played, applies, measure, verdict
@@ -20,6 +21,10 @@ GAMES = {
     "match": ("Did these two updates come from the same person?", ("ap", "auc")),
     "profile": ("Does this update come from somebody who fits the profile?", ("ap", "p5", "p10")),
     "attribute": ("Which group does the sender of this update belong to?", ("top1", "ap")),
+    "extract": (
+        "What is the secret of this device's owner?",
+        (*Extract.metrics, *Extract.distances),
+    ),
 }
 RUNS: tuple[tuple[dict[str, Any] | None, str | None, float], ...] = (
     (None, None, 1.0),
@@ -97,11 +102,22 @@ def _attribute(skill: float, rng: np.random.Generator, seed: int) -> Played:
     return Played(seed, claims.astype(np.float32), right, groups, "attribute", who, PEOPLE)
 
 
+def _extract(skill: float, rng: np.random.Generator, seed: int) -> Played:
+    """Nine digits each, of which the first guess has more right the more skill there is."""
+    secrets = rng.integers(1, 11, size=(30, 9))
+    claims = rng.integers(1, 11, size=(30, 50, 9)).astype(np.int32)
+    known = rng.random((30, 9)) < skill / 2.4
+    claims[:, 0] = np.where(known, secrets, claims[:, 0])
+    people = tuple(f"{seed}/{name}" for name in PEOPLE)
+    return Played(seed, claims, secrets, (), "extract", np.arange(30), people, 10**9)
+
+
 _PLAYS: Mapping[str, Callable[[float, np.random.Generator, int], Played]] = {
     "identify": _identify,
     "match": _match,
     "profile": _profile,
     "attribute": _attribute,
+    "extract": _extract,
 }
 
 
@@ -124,14 +140,15 @@ def _score(played: list[Played], metric: str, headline: str, labels: Mapping[str
         level=0.95,
         chance=found.chance,
         chance_high=found.chance_high,
-        multiple=found.value / found.chance,
+        multiple=found.value / found.chance if found.chance else None,
         n=found.n,
         users=found.users,
         options=found.options,
         seeds=[1, 2],
         utility=utility,
-        verdict=verdict(found),
+        verdict=verdict(found, distance=metric.startswith("distance")),
         headline=metric == headline,
+        distance=metric.startswith("distance"),
     )
 
 

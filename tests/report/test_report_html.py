@@ -14,8 +14,8 @@ from example_games import analyses, with_games
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedleak.report import analysis_figures, html, json, svg
-from fedleak.score.result import Analysis, Audit, Figure, Series
+from fedleak.report import analysis_figures, html, json, svg, words
+from fedleak.score.result import Analysis, Audit, Figure, PerRecord, Series
 
 HOSTILE = "<script>alert(1)</script>"
 BREAKOUT = "\"'><img src=x onerror=alert(2)>"
@@ -114,6 +114,7 @@ def test_every_game_has_its_own_columns_and_figures() -> None:
         ["average precision", "chance", "AUC"],
         ["average precision", "chance", "times chance", "best 10"],
         ["accuracy", "chance", "AP"],
+        ["top-1", "chance", "extracted", "attributed", "distance"],
     ]
     titles = re.findall(r"<svg[^>]*><title[^>]*>(.*?)</title>", source)
     assert titles.count("Claims by the right answer") == 2 * 3  # match and profile, in three runs
@@ -125,6 +126,40 @@ def test_every_game_has_its_own_columns_and_figures() -> None:
     assert not re.search(r"\bsafe\b", text, flags=re.IGNORECASE)
 
 
+def spaced(source: str) -> str:
+    """The words of a page with one space between them, also between the cells of a table."""
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", source))
+
+
+def test_secrets_are_told_guess_by_guess_and_person_by_person_without_being_told() -> None:
+    audit = with_games()
+    text = spaced(html.render(audit))
+    run = [s for s in audit.scores if s.game == "extract" and s.defence is None and s.control is None]
+    for k in (1, 5, 10, 20, 50):
+        top, distance = (next(s for s in run if s.metric == f"{name}{k}") for name in ("top", "distance"))
+        row = f"{k} {words.interval(top)} {words.number(top.chance)} {words.interval(distance)} "
+        assert row + words.number(distance.chance) in text
+    detail = next(d for d in audit.details if d.game == "extract" and d.defence is None and d.control is None)
+    person = detail.records[0]
+    assert (
+        f"{person.user} {person.place or 'no'} {person.elsewhere or 'no'} "
+        + " ".join(str(distance) for distance in person.distances.values())
+        in text
+    )
+    assert "edit distance within 5" in text
+
+
+def test_only_so_many_people_are_listed_and_the_others_are_counted() -> None:
+    audit = with_games()
+    many = [
+        PerRecord(user=f"person-{i}", place=None, elsewhere=None, distances={"top1": 3, "top5": 2}) for i in range(41)
+    ]
+    details = [msgspec.structs.replace(d, records=many) if d.records else d for d in audit.details]
+    text = spaced(html.render(with_games(details=details)))
+    assert "the first 40 of 41; the others are in results.json" in text
+    assert "person-39 no no 3 2" in text and "person-40" not in text
+
+
 def test_an_analysis_gives_its_words_its_figures_and_every_number() -> None:
     audit = with_games()
     text = Page(html.render(audit)).text
@@ -133,7 +168,7 @@ def test_an_analysis_gives_its_words_its_figures_and_every_number() -> None:
         assert analysis.text in text
         assert all(figure.title in text for figure in analysis.figures)
         assert all(column in text for column in analysis.columns)
-    assert "1 0.080 0.040 0.13 0.041" in re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html.render(audit)))
+    assert "1 0.080 0.040 0.13 0.041" in spaced(html.render(audit))
     assert "A closer look" not in Page(html.render(example())).text
 
 

@@ -74,18 +74,20 @@ def test_every_game_is_told_in_its_own_words(games: Audit) -> None:
         r"Of the 10 people whose updates fit the profile best, \d+% do fit it; guessing would find 20%\.",
         r"Out of 3 groups, the one .* is named correctly in \d+% of cases; guessing would manage 50%\.",
         r"attribute-mlp, accuracy: leaks: 0\.\d+",
+        r"The first record that the attack names for a device is its owner's secret in \d+% of cases, out of 1e\+09",
     ):
         assert re.search(sentence, text), sentence
 
 
 def test_a_multiple_of_one_half_is_never_given(games: Audit) -> None:
-    strips = re.split(r"\n(?= +\w+ \[95% interval\])", shown(games))[1:]
+    strips = re.split(r"\n(?= +[\w-]+ \[95% interval\])", shown(games))[1:]
     heads = [strip.splitlines()[0].split() for strip in strips]
     assert [head[3:] for head in heads] == [
         ["chance", "times", "top-1", "unseen"],
         ["chance", "AUC"],
         ["chance", "times", "best", "10"],
         ["chance", "AP"],
+        ["chance", "named", "whose", "edits"],
     ]
     assert "still above chance (0.51)" in joined(shown(games))
     for strip in (strips[1], strips[3]):
@@ -95,7 +97,7 @@ def test_a_multiple_of_one_half_is_never_given(games: Audit) -> None:
 def test_who_attacks_is_said_once_however_many_games_they_play(games: Audit) -> None:
     text = joined(shown(games))
     assert text.count("The server that runs the federation, curious but honest.") == 1
-    assert text.count("anonymous-server, as before") == 3
+    assert text.count("anonymous-server, as before") == 4
 
 
 def test_analyses_give_their_words_and_their_first_numbers(games: Audit) -> None:

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedleak.core import IntArray
 from fedleak.score.detail import detail
-from fedleak.score.records import edit_distance
-from fedleak.score.score import Measured, Played, applies, measure
+from fedleak.score.records import edit_distances
+from fedleak.score.score import Measured, Played, applies, measure, verdict
 
 
 def played(rankings: Sequence[Sequence[str]], secrets: Sequence[str], seed: int = 0, most: int = 50) -> Played:
@@ -80,9 +81,44 @@ def test_details_tell_how_near_an_attack_came_and_never_the_secret() -> None:
     assert not any(secret in str(rows) for secret in SECRETS)
 
 
+def test_distances_are_to_the_nearest_of_the_first_and_compared_with_other_devices() -> None:
+    one = played([["1119", "1111"], ["2222"], ["3933", "9999"], ["4444"]], SECRETS)
+    assert [found(f"distance{k}", one).value for k in (1, 5)] == [0.5, 0.25]
+    first = found("distance1", one)
+    # Another's first record has no digit in common with a secret.
+    assert first.chance == first.chance_high == 4 and first.low <= 0.5 <= first.high < 4
+    assert verdict(first, distance=True).startswith("leaks: 0.50")
+    lost = found("distance1", played([[SECRETS[i ^ 1]] for i in range(4)], SECRETS))
+    assert lost.value == 4 and verdict(lost, distance=True) == "no leak shown by this attack (n=4)"
+
+
+def test_unanimous_people_still_leave_doubt_about_a_distance() -> None:
+    right = found("distance1", played([[secret] for secret in SECRETS], SECRETS))
+    assert right.value == right.low == 0 < right.high < right.chance == 4
+
+
+def test_an_attack_that_attributes_nothing_is_at_chance_in_distance_too() -> None:
+    same = found("distance1", played([["1234"]] * 4, SECRETS))
+    assert same.value == pytest.approx(same.chance)
+
+
+def edit_distance(one: str, other: str) -> int:
+    return int(edit_distances(ids(one)[None], ids(other))[0])
+
+
+def ids(text: str) -> IntArray:
+    return np.array([*map(ord, text), *[0] * (8 - len(text))])
+
+
 @given(st.text("ab", max_size=6), st.text("ab", max_size=6), st.text("ab", max_size=6))
 def test_edit_distance_is_a_distance(a: str, b: str, c: str) -> None:
     assert edit_distance(a, b) == edit_distance(b, a)
     assert (edit_distance(a, b) == 0) == (a == b)
     assert edit_distance(a, c) <= edit_distance(a, b) + edit_distance(b, c)
     assert edit_distance(a, a + "b") == 1
+
+
+def test_edit_distance_counts_insertions_omissions_and_replacements() -> None:
+    assert edit_distance("kitten", "sitting") == 3
+    assert edit_distance("abc", "") == 3 and edit_distance("", "abc") == 3
+    assert edit_distance("1234", "2341") == 2

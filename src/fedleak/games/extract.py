@@ -54,6 +54,7 @@ class Extract:
     name: ClassVar[str] = "extract"
     summary: ClassVar[str] = "What is the secret of this device's owner?"
     metrics: ClassVar[tuple[str, ...]] = ("top1", "top5", "top10", "top20", "top50", "extracted", "attributed")
+    distances: ClassVar[tuple[str, ...]] = ("distance1", "distance5", "distance10", "distance20", "distance50")
     needs_prior: ClassVar[bool] = False
     controls: ClassVar[tuple[str, ...]] = ("decoys", "permuted")
 

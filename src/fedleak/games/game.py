@@ -68,7 +68,8 @@ class Game(Protocol):
 
     name: ClassVar[str]
     summary: ClassVar[str]  # the question in plain words
-    metrics: ClassVar[tuple[str, ...]]  # the first is the one that verdicts are about
+    metrics: ClassVar[tuple[str, ...]]  # shares; the first is the one that verdicts are about
+    distances: ClassVar[tuple[str, ...]]  # metrics that are none: the smaller, the more is given away
     needs_prior: ClassVar[bool]  # whether the adversary must have data of people; if not, it must have none
     controls: ClassVar[tuple[str, ...]]  # beside `iid`: what of a plan's controls can be played
 
@@ -84,6 +85,7 @@ class Game(Protocol):
 class OptionGame:
     """What games have in common whose claims are a score for every question and option."""
 
+    distances: ClassVar[tuple[str, ...]] = ()
     needs_prior: ClassVar[bool] = True
     controls: ClassVar[tuple[str, ...]] = ()
 

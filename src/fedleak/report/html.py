@@ -18,12 +18,14 @@ from markupsafe import Markup
 
 from fedleak.report import analysis_figures, figures, metrics, reading, telling, words
 from fedleak.report.reading import Run, Scene, scenes
-from fedleak.score.result import Analysis, Audit, Detail, Figure, PerUser, PerValue, Score
+from fedleak.score.records import PLACES
+from fedleak.score.result import Analysis, Audit, Detail, Figure, PerRecord, PerUser, PerValue, Score
 from fedleak.trace.files import private_folder, write_atomic
 
 __all__ = ["write", "render"]
 
 _MOST_NAMED = 5  # users named in a table at each end; results.json has them all
+_MOST_RECORDS = 40  # people in the table of secrets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +39,8 @@ class Evidence:
     named: tuple[PerUser, ...]
     left_out: int
     values: tuple[PerValue, ...]
+    guesses: tuple[tuple[int, Score, Score], ...]  # how many; the share of secrets among them; the smallest distance
+    records: tuple[PerRecord, ...]
 
 
 def write(audit: Audit, path: Path) -> Path:
@@ -64,6 +68,7 @@ def render(audit: Audit) -> str:
         ],
         analyses=[_analysis(analysis, f"n{position}") for position, analysis in enumerate(audit.analyses)],
         metrics=metrics.definitions(audit.scores),
+        controls=metrics.control_definitions(audit.scores),
         exceeded=reading.over_limit(audit.scores),
         resolved=msgspec.json.format(msgspec.json.encode(audit.resolved), indent=2).decode(),
         style=Markup(environment.get_template("style.css").render()),  # our own file, never an audit's words
@@ -89,6 +94,7 @@ def _environment() -> jinja2.Environment:
         times=words.times,
         interval=words.interval,
         setting=words.setting,
+        most=lambda rows: rows[:_MOST_RECORDS],
         metric=lambda score: metrics.metric_name(score.metric, score.game),
         spaced=lambda name: str(name).replace("_", " "),
     )
@@ -129,18 +135,28 @@ def _evidence(scene: Scene, attack: str, name: str) -> list[Evidence]:
             continue
         drawn = [] if detail is None else _figures(detail, score, control, f"{name}-{run.key}")
         named, left_out = _named(detail)
+        guesses = _guesses(run, attack)
+        told = {part.metric for _, *parts in guesses for part in parts}
         found.append(
             Evidence(
                 run=run,
                 score=score,
-                others=tuple(s for s in run.scores if s.attack == attack and s.metric != scene.metric),
+                others=tuple(s for s in run.scores if s.attack == attack and s.metric not in (scene.metric, *told)),
                 figures=tuple(drawn),
                 named=named,
                 left_out=left_out,
                 values=tuple(detail.values) if detail else (),
+                guesses=guesses,
+                records=tuple(detail.records) if detail else (),
             )
         )
     return found
+
+
+def _guesses(run: Run, attack: str) -> tuple[tuple[int, Score, Score], ...]:
+    """Where records are asked for: what 1, 5, ... guesses come to."""
+    pairs = ((k, run.score(attack, f"top{k}"), run.score(attack, f"distance{k}")) for k in PLACES)
+    return tuple((k, top, distance) for k, top, distance in pairs if top is not None and distance is not None)
 
 
 def _detail(run: Run, attack: str) -> Detail | None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from fedleak.score.records import PLACES
 from fedleak.score.result import Score
 
-__all__ = ["kind_of", "metric_name", "short_name", "definitions"]
+__all__ = ["kind_of", "metric_name", "short_name", "definitions", "control_definitions"]
 
 # Name in full, name in a table, and what it means for someone who has never seen such a number.
 _METRICS = {
@@ -69,7 +70,18 @@ _IN_GAME = {
             + ("the first record" if k == 1 else f"among the first {k} records")
             + " that the attacker names for their own device. Chance is to be given another device's list.",
         )
-        for k in (1, 5, 10, 20, 50)
+        for k in PLACES
+    },
+    **{
+        ("extract", f"distance{k}"): (
+            f"edit distance within {k}",
+            "distance" if k == 1 else f"distance within {k}",
+            "How many characters of the secret must be changed, at least, in "
+            + ("the first record" if k == 1 else f"the nearest of the first {k} records")
+            + " that the attacker names for its owner's device: 0 is the secret itself, and the smaller, the more is "
+            "given away. The mean over people; chance is to be given another device's list.",
+        )
+        for k in PLACES
     },
 }
 
@@ -105,3 +117,25 @@ def definitions(scores: Iterable[Score]) -> list[tuple[str, str]]:
     """What each metric of these scores means, once."""
     used = dict.fromkeys(_metric(score.metric, score.game) for score in scores)
     return [(f"{name} ({short})" if short not in name else name, text) for name, short, text in used if text]
+
+
+_CONTROLS = {
+    "iid": "The same audit of a population in which examples are dealt out at random, so that nobody's data has "
+    "anything personal in it.",
+    "decoys": "The same claims, marked against records that look like secrets and that nobody holds.",
+    "permuted": "The same attacks, told in the wrong order which devices took part, so that it has nothing to do with "
+    "what the model learnt.",
+    "another": "The same claims, each device's marked against the secret of another device's owner.",
+}
+
+
+def control_definitions(scores: Iterable[Score]) -> list[tuple[str, str]]:
+    """What each control of these scores is, once; of an audit without any, what one would be."""
+    used = dict.fromkeys(score.control for score in scores if score.control is not None) or dict.fromkeys(["iid"])
+    return [
+        (f"{name.upper() if name == 'iid' else name} control", f"{_CONTROLS.get(name, '')} {_ARTEFACT}".strip())
+        for name in used
+    ]
+
+
+_ARTEFACT = "A score above chance there would be an artefact of the set-up."

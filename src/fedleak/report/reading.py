@@ -147,8 +147,8 @@ def _letters(position: int) -> str:
 
 
 def leaks(score: Score) -> bool:
-    """Whether an attack has shown a leak: its whole interval lies above chance."""
-    return score.low > score.chance
+    """Whether an attack has shown a leak: its whole interval lies above chance; of a distance, below."""
+    return score.high < score.chance if score.distance else score.low > score.chance
 
 
 def verdict(score: Score) -> str:

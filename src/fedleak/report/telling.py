@@ -45,7 +45,9 @@ _SHOWN = (
     "ap",
     "extracted",
     "attributed",
+    "distance1",
 )  # beside the headline metric; the others are in results.json
+_NARROW = {"extracted": "named", "attributed": "whose", "distance1": "edits"}
 _NOT_SHOWN = " No attack was shown to beat guessing."
 
 
@@ -115,18 +117,22 @@ class Column:
     """One column of a table of scores, after the score itself."""
 
     title: str
+    narrow: str  # the same where there is little room
     cell: Callable[[Run, Score], str]
 
 
 def columns(scene: Scene) -> list[Column]:
     """What stands beside the headline metric of a game: its chance level, and what else helps to grasp it."""
-    shown = [Column("chance", lambda run, score: number(score.chance))]
-    if any(times(score) != "-" for run in scene.runs for score in run.of(scene.metric)):
-        shown.append(Column("times chance", lambda run, score: times(score)))
+    shown = [Column("chance", "chance", lambda run, score: number(score.chance))]
+    # How many times one in a billion says nothing, and there is much else to say about records.
+    worth = kind_of(scene.game) != "extract"
+    if worth and any(times(score) != "-" for run in scene.runs for score in run.of(scene.metric)):
+        shown.append(Column("times chance", "times", lambda run, score: times(score)))
     others = dict.fromkeys(score.metric for run in scene.runs for score in run.scores if score.metric != scene.metric)
     for metric in others:
         if metric in _SHOWN:
-            shown.append(Column(short_name(metric, scene.game), partial(_beside, metric)))
+            title = short_name(metric, scene.game)
+            shown.append(Column(title, _NARROW.get(metric, title), partial(_beside, metric)))
     return shown
 
 

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fedleak.report.metrics import short_name
+from fedleak.report.metrics import kind_of, short_name
 from fedleak.report.reading import Run, Scene, compared, control_held, helped, leaks, over_limit, scenes, verdict
 from fedleak.report.telling import Column, columns, found
 from fedleak.report.words import column, interval, number, printable
@@ -81,7 +81,7 @@ def _tables(scene: Scene, console: Console) -> None:
     first = max(20, *(len(attack) + 2 for attack in scene.attacks))
     beside = columns(scene)
     head = _strip(first, beside)
-    titles = ("", f"{name} [{level:.0%} interval]", *(shown.title.removesuffix(" chance") for shown in beside))
+    titles = ("", f"{name} [{level:.0%} interval]", *(shown.narrow for shown in beside))
     head.add_row(*(Text(title, style="bold") for title in titles))
     console.print(head)
     for run in scene.runs:
@@ -101,7 +101,7 @@ def _strip(first: int, beside: Sequence[Column]) -> Table:
     table.add_column(width=first, overflow="fold")
     table.add_column(width=23, no_wrap=True)
     for shown in beside:
-        table.add_column(width=max(7, len(shown.title.removesuffix(" chance"))), justify="right", no_wrap=True)
+        table.add_column(width=max(6, len(shown.narrow)), justify="right", no_wrap=True)
     return table
 
 
@@ -141,7 +141,13 @@ def show_analysis(analysis: Analysis, console: Console) -> None:
 
 def _note(scene: Scene) -> str:
     asked = max((score.n for run in scene.runs for score in run.scores), default=0)
+    records = (
+        "named: secrets named for anybody at all; whose: of these, named first for their owner's device; edits: "
+        "characters to be changed in the first guess. "
+        if kind_of(scene.game) == "extract"
+        else ""
+    )
     return (
-        f"n={asked} questions a run. Chance is the same score with identities permuted. An attack that finds nothing "
-        "shows only that this attack finds nothing."
+        f"n={asked} questions a run. {records}Chance is the same score with identities permuted. An attack "
+        "that finds nothing shows only that this attack finds nothing."
     )

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from fedleak import registry
-from fedleak.core import Power, Sight, words
+from fedleak.core import Power, Sight
 from fedleak.plan.configure import plain
 from fedleak.plan.plan import Plan
 from fedleak.score.detail import detail
@@ -77,7 +77,7 @@ def assemble(plan: Plan, runs: Sequence[RunResult], seconds: float) -> Audit:
             }
             measured = {
                 metric: measure(played, metric, level=plan.audit.level, permutations=plan.audit.permutations)
-                for metric in game.metrics
+                for metric in (*game.metrics, *game.distances)
                 if applies(played, metric)
             }
             seeds = [one.seed for one in played]
@@ -149,8 +149,9 @@ def score(
         utility=utility,
         limit=limit,
         exceeded=limit is not None and measured.low > limit,
-        verdict=verdict(measured),
+        verdict=verdict(measured, distance=metric in game.distances),
         headline=metric == game.metrics[0],
+        distance=metric in game.distances,
     )
 
 
@@ -202,7 +203,7 @@ def threat(adversary: Adversary) -> Threat:
         summary=adversary.summary,
         sees=[plain_sight(sight) for sight in Sight if sight in adversary.sights],
         cannot_see=[plain_sight(sight) for sight in Sight if sight not in adversary.sights],
-        powers=[words(power) for power in Power if power in adversary.powers],
+        powers=[plain_sight(power) for power in Power if power in adversary.powers],
     )
 
 
@@ -219,6 +220,12 @@ def untested(plan: Plan) -> list[Untested]:
         Untested(what=f"adversary {name}", why="the plan does not name it")
         for name in registry.names("adversary")
         if name not in seen_by
+    ]
+    rest += [
+        Untested(what=f"attack {attack.name} as {adversary.name}", why=f"this adversary lacks {missing}")
+        for attack in plan.attacks
+        for adversary in plan.adversaries
+        if (missing := adversary.missing(attack))
     ]
     asked = {game.name for game in plan.games}
     rest += [

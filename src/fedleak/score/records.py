@@ -2,8 +2,9 @@
 
 Two things are told apart. A secret is *extracted* if it is named at all, for whomever: the model has memorised it. It
 is *attributed* if it is named for its own device before any other. `top1`, `top5`, ... ask for both at once (Yuan et
-al., 2021, section V-A). Chance gives every device another one's ranking: an attack that extracts everything and
-attributes nothing is then at chance, however many records there are to choose from.
+al., 2021, section V-A), and `distance1`, `distance5`, ... how near the nearest of the first k records came. Chance
+gives every device another one's ranking: an attack that extracts everything and attributes nothing is then at chance,
+however many records there are to choose from.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from fedleak.score.ranking import Weights
 from fedleak.score.result import PerRecord
 from fedleak.score.tally import derangement
 
-__all__ = ["PLACES", "top", "extracted", "attributed", "any_found", "near", "edit_distance"]
+__all__ = ["PLACES", "top", "distance", "extracted", "attributed", "any_found", "near", "edit_distances"]
 
 PLACES = (1, 5, 10, 20, 50)
 
@@ -36,6 +37,37 @@ def top(k: int, played: Sequence[Played], *, level: float, permutations: int) ->
         float(np.mean([min(1.0, k / one.choices) for one in played])),
         level,
         permutations,
+    )
+
+
+def distance(k: int, played: Sequence[Played], *, level: float, permutations: int) -> Measured:
+    """The smallest edit distance between a person's secret and the first k records named for their device, on average.
+
+    The smaller, the more is given away (Yuan et al., 2021, Tables II, IV, VI). Chance is the distance to another
+    device's ranking: how near luck comes depends on how varied the records of a ranking are, and those are as varied.
+    """
+    people, who = pooled(played)
+    sums, total, nulls, farthest = np.zeros(people), np.zeros(people), [], 1.0
+    for one, persons in zip(played, who, strict=True):
+        table = _nearest(one, k)
+        np.add.at(sums, persons[:, 0], table.diagonal())
+        np.add.at(total, persons[:, 0], 1)
+        farthest = max(farthest, float(table.max()))
+        nulls.append(_null(table, np.ones(len(table)), permutations, derive(one.seed, "null", f"distance{k}")))
+    values = sums / total
+    # As a share of the largest distance there is: where everybody is at the same distance, some doubt must be left.
+    found = by_user(values / farthest, total, level, derive(played[0].seed, "interval", f"distance{k}"))
+    null = np.mean(nulls, axis=0)
+    return Measured(
+        value=float(np.average(values, weights=total)),
+        low=found.low * farthest,
+        high=found.high * farthest,
+        chance=float(null.mean()),
+        chance_high=float(np.quantile(null, 0.025)),  # what luck comes to, which is nearer here
+        n=sum(len(one.right) for one in played),
+        users=people,
+        options=max(one.choices for one in played),
+        null=null,
     )
 
 
@@ -131,12 +163,13 @@ def _null(table: Weights, weight: Weights, permutations: int, rng: np.random.Gen
 def near(one: Played) -> list[PerRecord]:
     """How near the rankings came to each person's secret."""
     place = places(one)
+    nearest = {f"top{k}": _nearest(one, k).diagonal() for k in PLACES}
     return [
         PerRecord(
             user=one.people[one.about[row, 0]],
             place=_told(place[row, row]),
             elsewhere=_told(place[:, row].min()),
-            distances=_distances(one.claims[row], one.right[row]),
+            distances={name: int(values[row]) for name, values in nearest.items()},
         )
         for row in range(len(one.right))
     ]
@@ -146,21 +179,27 @@ def _told(place: float) -> int | None:
     return int(place) + 1 if np.isfinite(place) else None
 
 
-def _distances(ranking: Claims, secret: IntArray) -> dict[str, int]:
-    wanted = [int(token) for token in secret if token]
-    each = np.array([edit_distance([int(token) for token in row if token], wanted) for row in ranking])
-    return {f"top{k}": int(each[:k].min()) for k in PLACES}
+def _nearest(one: Played, k: int) -> Weights:
+    """How near the first k records of each ranking (row) come to each person's secret (column)."""
+    first = one.claims[:, :k]
+    named, where = np.unique(first.reshape(-1, first.shape[2]), axis=0, return_inverse=True)
+    each = np.stack([edit_distances(named, secret) for secret in one.right], axis=1)
+    return np.asarray(each[where.reshape(first.shape[:2])].min(axis=1), dtype=np.float64)
 
 
-def edit_distance(one: Sequence[object], other: Sequence[object]) -> int:
-    """How many characters must be inserted, left out or replaced to turn one text into the other (Levenshtein, 1966).
+def edit_distances(records: Claims, secret: IntArray) -> IntArray:
+    """How many characters must be inserted, left out or replaced to turn each record into the secret.
 
-    >>> edit_distance("123-45-6789", "123-54-6789")
-    2
+    Levenshtein's distance (1966), row by row of his table for all records at once; ids with 0 after the end.
+
+    >>> edit_distances(np.array([[1, 2, 3, 4], [1, 3, 2, 0]]), np.array([1, 2, 3, 0]))
+    array([1, 2])
     """
-    row = list(range(len(other) + 1))
-    for i, left in enumerate(one, 1):
-        above, row[0] = row[0], i
-        for j, right in enumerate(other, 1):
-            above, row[j] = row[j], min(above + (left != right), row[j] + 1, row[j - 1] + 1)
-    return row[-1]
+    steps = np.arange(records.shape[1] + 1)
+    row = np.broadcast_to(steps, (len(records), len(steps)))
+    for i, token in enumerate(secret[secret > 0], 1):
+        replaced = row[:, :-1] + (records != token)
+        row = np.concatenate([np.full((len(records), 1), i), np.minimum(replaced, row[:, 1:] + 1)], axis=1)
+        # What is left out to the left: the cheapest start plus one for every step from there.
+        row = np.minimum.accumulate(row - steps, axis=1) + steps
+    return np.asarray(row[np.arange(len(records)), (records > 0).sum(axis=1)])

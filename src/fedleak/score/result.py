@@ -57,7 +57,7 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     high: float
     level: float  # of the interval, for instance 0.95
     chance: float  # the mean of the same metric with identities permuted, or blind guessing if that is more
-    chance_high: float  # the 97.5th percentile of the same
+    chance_high: float  # the 97.5th percentile of the same; of a distance the 2.5th
     multiple: float | None  # value / chance; None where chance is 0
     n: int  # questions asked
     users: int  # people that the interval resamples, over all seeds
@@ -72,6 +72,7 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     exceeded: bool = False  # the interval's lower end is above the limit
     verdict: str = ""  # one sentence: what was shown
     headline: bool = False  # this metric is the one that verdicts about its game are about
+    distance: bool = False  # not a share but a distance in characters: the smaller, the more is given away
 
 
 class PerUser(msgspec.Struct, frozen=True, kw_only=True):

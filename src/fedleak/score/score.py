@@ -40,6 +40,7 @@ _METRICS: Mapping[str, Mapping[str, Metric]] = {
     "attribute": {"top1": traits.top1, "ap": traits.average_precision},
     "extract": {
         **{f"top{k}": partial(records.top, k) for k in records.PLACES},
+        **{f"distance{k}": partial(records.distance, k) for k in records.PLACES},
         "extracted": records.extracted,
         "attributed": records.attributed,
     },
@@ -67,9 +68,12 @@ def applies(played: Sequence[Played], metric: str) -> bool:
     return metric != "unseen" or all(naming.open_world(one) for one in played)
 
 
-def verdict(measured: Measured) -> str:
-    """What was shown; an attack that found nothing has not shown that nothing is there."""
+def verdict(measured: Measured, *, distance: bool = False) -> str:
+    """What was shown; an attack that found nothing has not shown that nothing is there.
+
+    A `distance` shows a leak where it is smaller than chance.
+    """
     m = measured
-    if m.low > m.chance:
+    if m.high < m.chance if distance else m.low > m.chance:
         return f"leaks: {number(m.value)} [{number(m.low)}, {number(m.high)}], chance {number(m.chance)}"
     return f"no leak shown by this attack (n={m.n})"
