@@ -1,0 +1,84 @@
+"""Following an injected record: who may, what it finds, and what it never names."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedleak.attacks.records.baseline import ExposureBaseline
+from fedleak.attacks.records.eavesdrop import Eavesdrop, spearman
+from fedleak.attacks.records.following import followed
+from fedleak.attacks.records.watermark import Watermark, watermarks
+from fedleak.errors import AttackError, NotVisible
+from fedleak.games.extract import Extract, RecordQuestions
+from fedleak.testing import measured, play
+from fedleak.testing_records import RECORDS, write_secrets
+from fedleak.trace.prior import Prior
+from fedleak.trace.reader import Trace
+from fedleak.trace.truth import Truth
+from fedleak.views.adversaries import EAVESDROPPER, INSIDER
+from fedleak.views.view import View
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_secrets(tmp_path_factory.mktemp("marked"), 0, leak=True, inject=True)
+
+
+def test_the_insider_attributes_what_the_baseline_only_extracts(run: Path) -> None:
+    same, own = (
+        measured([play(attack, INSIDER, run, 0)], "top1").value for attack in (ExposureBaseline(), Watermark())
+    )
+    assert own >= same + 0.4
+
+
+def test_watermarks_are_learnt_and_the_watermark_of_a_device_moves_with_its_owners_secret(run: Path) -> None:
+    trace, truth, prior = Trace.open(run / "trace"), Truth.load(run / "truth"), Prior.load(run / "prior")
+    asked = Extract().ask(trace, truth, prior, np.random.default_rng(0))
+    assert isinstance(asked.questions, RecordQuestions)
+    view, devices = View(run / "trace", INSIDER, injected=asked.injected), asked.questions.devices
+    marks = watermarks(view, asked.questions)
+    assert marks.shape == (trace.rounds + 1, len(devices))
+    assert (marks[-1] > marks[0] + 0.5).all()
+    held = followed(view, RECORDS.characters, "\n", [truth.secrets[truth.device_user[d]][0] for d in devices])
+    nearest = spearman(np.diff(marks, axis=0), np.diff(held, axis=0)).argmax(axis=0)
+    assert (nearest == np.arange(len(devices))).all()
+
+
+def test_who_lacks_the_power_cannot_play_it_even_on_a_run_that_was_tampered_with(run: Path) -> None:
+    with pytest.raises(NotVisible, match="'eavesdropper' placed no record"):
+        play(Watermark(), EAVESDROPPER, run, 0)
+    assert measured([play(Eavesdrop(), EAVESDROPPER, run, 0)], "top1").value >= 0.5
+
+
+def test_no_attack_is_given_the_watermarks_in_its_prior(run: Path) -> None:
+    prior = Prior.load(run / "prior")
+    assert len(prior.injected) == 6
+    assert not prior.take(np.zeros(0, dtype=np.int64)).injected
+
+
+def test_a_run_without_watermarks_is_refused(tmp_path: Path) -> None:
+    plain = write_secrets(tmp_path, 0, leak=True)
+    with pytest.raises(AttackError, match=r"nothing was placed in the data of 6 of 6 devices .* \[inject\]"):
+        play(Watermark(), INSIDER, plain, 0)
+
+
+def test_its_own_records_are_never_named(run: Path, tmp_path: Path) -> None:
+    """Where secrets may look like watermarks, the likeliest records are the watermarks themselves."""
+    (tmp_path / "truth").symlink_to(run / "truth")
+    (tmp_path / "trace").symlink_to(run / "trace")
+    prior, truth = Prior.load(run / "prior"), Truth.load(run / "truth")
+    both = (*prior.injected.values(), *(secret for held in truth.secrets.values() for secret in held))
+    alike = replace(prior, records=replace(RECORDS, form="{word}", words=both))
+    alike.save(tmp_path / "prior")
+
+    def named(attack: ExposureBaseline | Watermark) -> set[str]:
+        claims = play(attack, INSIDER, tmp_path, 0).claims.reshape(-1, 10)
+        return {"".join(RECORDS.characters[token] for token in row if token) for row in claims}
+
+    marks = set(prior.injected.values())
+    assert marks <= named(ExposureBaseline())
+    assert named(Watermark()) - {""} == set(both) - marks
