@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, ClassVar
 
 import numpy as np
+from msgspec import Meta
 
 from fedleak.core import Task, UserId, derive
 from fedleak.errors import DataError
-from fedleak.population import fingerprint, text
+from fedleak.population import fingerprint, text, where
 from fedleak.population.population import Examples, Population, User
 
-__all__ = ["Review", "Corpus", "read", "population"]
+__all__ = ["Review", "Reviews", "Corpus", "MinReviews", "Length", "Background", "read", "population"]
+
+MinReviews = Annotated[int, Meta(ge=2, description="people with fewer reviews serve as background only")]
+Length = Annotated[int, Meta(ge=2, le=1000, description="words of a review that are read, from its beginning")]
+Background = Annotated[int, Meta(ge=100, description="reviews of other people, for the vocabulary and for defences")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +39,36 @@ class Corpus:
 
     users: Mapping[UserId, list[Review]]
     background: Mapping[UserId, list[Review]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reviews(ABC):
+    """A data set of reviews; each has its own defaults and its own lines."""
+
+    name: ClassVar[str]
+    source: ClassVar[str]  # with the place of {users}
+
+    min_reviews: MinReviews
+    vocabulary: Annotated[
+        int, Meta(ge=10, le=100_000, description="words the model knows, including padding and 'unknown'")
+    ] = 1000
+    length: Length
+    background: Background
+
+    def load(self, seed: int) -> Population:
+        """Read the reviews; the seed decides only whose serve as background."""
+        folder, (name,) = where.complete(self.name)
+        file = folder / name
+        corpus = read(lambda: self.who(file), lambda: self.what(file), self.min_reviews, self.background, seed)
+        return population(corpus, self.vocabulary, self.length, self.name, self.source)
+
+    @abstractmethod
+    def who(self, file: Path) -> Iterator[UserId]:
+        """Who wrote each review."""
+
+    @abstractmethod
+    def what(self, file: Path) -> Iterator[tuple[UserId, Review]]:
+        """The reviews themselves."""
 
 
 def read(

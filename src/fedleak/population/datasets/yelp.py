@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, ClassVar
 
 import msgspec
 from msgspec import Meta
 
 from fedleak.core import UserId
-from fedleak.population import where
-from fedleak.population.datasets import json_lines, reviews
-from fedleak.population.datasets.reviews import Review
-from fedleak.population.population import Population
+from fedleak.population.datasets import json_lines
+from fedleak.population.datasets.reviews import Background, Length, MinReviews, Review, Reviews
 
 __all__ = ["Yelp"]
 
@@ -30,40 +29,24 @@ class _Line(msgspec.Struct):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Yelp:
+class Yelp(Reviews):
     """Stars of reviews in the Yelp Open Dataset, learnt from their words (Orekondy et al., 2020).
 
     Reads the official `yelp_academic_dataset_review.json`, one review a line; the defaults are the paper's.
     """
 
     name: ClassVar[str] = "yelp"
+    source: ClassVar[str] = "Reviews by {users} people in the Yelp Open Dataset; the stars are learnt."
 
-    min_reviews: Annotated[int, Meta(ge=2, description="people with fewer reviews serve as background only")] = 500
-    vocabulary: Annotated[
-        int, Meta(ge=10, le=100_000, description="words the model knows, including padding and 'unknown'")
-    ] = 1000
-    length: Annotated[int, Meta(ge=2, le=1000, description="words of a review that are read, from its beginning")] = 180
-    background: Annotated[
-        int, Meta(ge=100, description="reviews of other people, for the vocabulary and for defences")
-    ] = 20_000
+    min_reviews: MinReviews = 500
+    length: Length = 180
+    background: Background = 20_000
 
-    def load(self, seed: int) -> Population:
-        """Read the reviews; the seed decides only whose serve as background."""
-        folder, (name,) = where.complete(self.name)
-        file = folder / name
+    def who(self, file: Path) -> Iterator[UserId]:
+        """Who wrote each review."""
+        return (UserId(line.user_id) for line in json_lines.lines(file, _Who))
 
-        def who() -> Iterator[UserId]:
-            return (UserId(line.user_id) for line in json_lines.lines(file, _Who))
-
-        def what() -> Iterator[tuple[UserId, Review]]:
-            for line in json_lines.lines(file, _Line):
-                yield UserId(line.user_id), Review(line.stars, line.text, json_lines.days(line.date))
-
-        corpus = reviews.read(who, what, self.min_reviews, self.background, seed)
-        return reviews.population(
-            corpus,
-            self.vocabulary,
-            self.length,
-            self.name,
-            "Reviews by {users} people in the Yelp Open Dataset; the stars are learnt.",
-        )
+    def what(self, file: Path) -> Iterator[tuple[UserId, Review]]:
+        """The reviews themselves."""
+        for line in json_lines.lines(file, _Line):
+            yield UserId(line.user_id), Review(line.stars, line.text, json_lines.days(line.date))
