@@ -87,13 +87,19 @@ def _draw(space: Space, snapshot: Params, samples: int, rng: np.random.Generator
     powers = np.array(_POWERS)
     own = np.repeat(np.arange(len(powers)), each)
     count = len(own)
-    places: IntArray = np.zeros(count, dtype=np.int64)
-    total: Scores = np.zeros(count)
     density: Scores = np.zeros((count, len(powers)))
     rows: IntArray = np.arange(count)  # those that have not ended
     with torch.inference_mode():
         opening = space.language.open(snapshot)
-        logs, state = opening.logs[0].expand(count, -1), opening.state.take(torch.zeros(count, dtype=torch.int64))
+        logs, state = opening.logs, opening.state
+        place, common = 0, 0.0
+        # What every record begins with is no choice, and is read once for all of them.
+        for token in space.language.encode([space.form.prefix])[0].tolist():
+            place, common = int(space.after[place, token]), common + float(logs[0, 0, token])
+            logs, state = opening.reader.read(state, torch.tensor([token]))
+        places: IntArray = np.full(count, place, dtype=np.int64)
+        total: Scores = np.full(count, common)
+        logs, state = logs[0].expand(count, -1), state.take(torch.zeros(count, dtype=torch.int64))
         while True:
             chosen, step, own_density = _choose(space, places[rows], logs.numpy().astype(np.float64), own[rows], rng)
             density[rows] += own_density
