@@ -95,8 +95,10 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "t-sne": "fedleak.analyses.t_sne:Map",
         "prior-size": "fedleak.analyses.priors:PriorSize",
         "priors": "fedleak.analyses.priors:Priors",
+        "exposure": "fedleak.analyses.exposure:Exposure",
         "labelled-updates": "fedleak.analyses.labelled:LabelledUpdates",
         "seen-users": "fedleak.analyses.seen:SeenUsers",
+        "attribute-record": "fedleak.analyses.attribute_record:AttributeRecord",
     },
 }
 

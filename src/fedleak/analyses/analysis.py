@@ -106,12 +106,14 @@ def vary(
     """The plan's undefended federation with these attacks and games; `tables` change what is trained.
 
     It stays a plan, text and change, so that worker processes can read it and nothing of the pipeline is repeated.
+    Each attack is played by the first adversary of the plan who can play it.
     """
+    able = [next(adversary.name for adversary in plan.adversaries if not adversary.missing(a)) for a in attacks]
     change = {
         "attack": [plain(attack) for attack in attacks],
         "game": [plain(game) for game in games],
         "defence": [],
-        "audit": {"adversaries": [plan.adversaries[0].name], "controls": list(controls)},
+        "audit": {"adversaries": list(dict.fromkeys(able)), "controls": list(controls)},
         **tables,
     }
     return parse(plan.text, plan.title, merged(plan.change, change))

@@ -18,12 +18,12 @@ from msgspec import Meta
 from fedleak.attacks.records.following import language
 from fedleak.attacks.records.format_search import Space, likeliest
 from fedleak.attacks.records.scoring import Scores, exposures, log_probabilities
-from fedleak.core import IntArray, Power, Task
+from fedleak.core import IntArray, Params, Power, Task
 from fedleak.games.extract import RecordQuestions
 from fedleak.games.game import Questions
 from fedleak.views.view import View
 
-__all__ = ["Searching", "Found", "named", "presence"]
+__all__ = ["Searching", "Found", "spread", "named", "presence"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,7 @@ class Searching:
         Meta(ge=1, description="beginnings that a search may follow at once to prove that nothing likelier was missed"),
     ] = 5000
 
+    name: ClassVar[str]
     game: ClassVar[str] = "extract"
     powers: ClassVar[Power] = Power.NONE
     tasks: ClassVar[tuple[Task, ...]] = (Task.NEXT_TOKEN,)
@@ -56,14 +57,26 @@ class Searching:
         assert isinstance(questions, RecordQuestions)
         reader = language(view, questions.records.characters, questions.records.context)
         space = Space(questions.form, reader)
-        searched = np.unique(np.linspace(0, view.rounds, self.snapshots + 1).round().astype(int)[1:])
         found: dict[str, None] = {}  # a set that keeps its order
-        for number in searched.tolist():
-            best = likeliest(space, view.snapshot(number), self.candidates, limit=self.limit)
-            found.update(dict.fromkeys(best.records))
+        for number in spread(view.rounds, self.snapshots):
+            found.update(dict.fromkeys(self.under(space, view.snapshot(number))))
         records = tuple(found)
         logs = log_probabilities(reader, (view.snapshot(n) for n in rounds), records, view.workers)
         return Found(records, exposures(logs, records))
+
+    def under(self, space: Space, snapshot: Params) -> tuple[str, ...]:
+        """What a search of one snapshot yields."""
+        return likeliest(space, snapshot, self.candidates, limit=self.limit).records
+
+
+def spread(rounds: int, count: int) -> list[int]:
+    """So many rounds, evenly spaced, the last included; fewer where there are not as many.
+
+    >>> spread(120, 5), spread(2, 5)
+    ([24, 48, 72, 96, 120], [1, 2])
+    """
+    places = np.linspace(0, rounds, count + 1)[1:].round().astype(int)
+    return [int(place) for place in np.unique(places) if place > 0]
 
 
 def named(questions: Questions, records: Sequence[str], orders: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:

@@ -1,0 +1,270 @@
+"""How far has the model memorised each secret, and would a search find it?
+
+What an attack claims tells where it put a secret, not why. Two things come before any ranking: how far up the secret
+stands among all records of its format (Carlini et al., 2019), and whether it is among the candidates that the attack
+goes on to rank at all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Meta
+
+from fedleak.analyses.analysis import OfAttack, base_game, closing, doubling, play, vary
+from fedleak.attacks.records.following import followed, language
+from fedleak.attacks.records.format_search import Space
+from fedleak.attacks.records.rank import ranks
+from fedleak.attacks.records.searching import Searching, spread
+from fedleak.core import derive
+from fedleak.errors import PlanError, did_you_mean
+from fedleak.games.extract import RecordQuestions
+from fedleak.pipeline import Progress
+from fedleak.plan.plan import Plan
+from fedleak.plays import asked
+from fedleak.runs import Run, runs
+from fedleak.score.interval import by_user
+from fedleak.score.records import near
+from fedleak.score.result import Analysis, Figure, PerRecord, Series
+from fedleak.trace.truth import Truth
+from fedleak.views.view import View
+
+__all__ = ["Exposure"]
+
+_MOST_SEARCHED = 32  # snapshots in the figure of candidates, where the attack itself searches no more
+Values = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Looked:
+    """What was found out about the secrets of one run, and about the decoys, which nobody holds; columns are people."""
+
+    people: tuple[str, ...]
+    rounds: list[int]  # where ranks were taken
+    bits: Values  # (rounds, people) exposure by rank
+    errors: Values  # its standard error; 0 where the rank was counted
+    nats: Values  # (every round from 0, people) exposure by perplexity
+    searched: dict[int, list[bool]]  # round -> whether each is among the candidates of that snapshot
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exposure(OfAttack):
+    """Exposure of every secret in bits over the rounds, and the recall of an attack's candidates."""
+
+    name: ClassVar[str] = "exposure"
+    summary: ClassVar[str] = "How far has the model memorised each secret, and would a search find it?"
+
+    points: Annotated[int, Meta(ge=1, description="rank the secrets under this many snapshots, evenly spaced")] = 12
+    samples: Annotated[
+        int, Meta(ge=8, description="records drawn to estimate a rank that is too far down to be counted")
+    ] = 2000
+
+    def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
+        """Rank secrets and decoys under some snapshots, and repeat the attack's search; nothing is trained again."""
+        attack = searcher(plan, self.attack)
+        game = base_game(plan, attack)
+        once = vary(plan, attacks=[attack], games=[game])
+        [plays] = play(once, out, progress, jobs)
+        every = runs(once, out)
+        progress.stage("Ranking secrets among all records", len(every) * (self.points + 1))
+        secrets, decoys = [], []
+        for run in every:
+            held, never = self._look(run, attack, game, once.adversaries[0], progress)
+            secrets.append(held)
+            decoys += [never] if never.people else []
+        placed = [row for claims in plays for row in near(claims)]
+        form = asked(every[0], game).questions
+        assert isinstance(form, RecordQuestions)
+        bits = form.form.bits
+        rows = [row for held in secrets for row in self._rows(held, attack, bits)]
+        return Analysis(
+            name=self.name,
+            title=self.summary,
+            text=self._text(plan, attack, secrets, decoys, bits),
+            columns=[
+                "person",
+                "bits of the secret",
+                "bits at the end",
+                "standard error",
+                "bits at best",
+                "in round",
+                "nats a character at the end",
+                "nats at best",
+                "candidate",
+                "own list",
+                "anybody's list",
+            ],
+            rows=[[*row, *_places(where)] for row, where in zip(rows, placed, strict=True)],
+            figures=self._figures(plan, attack, secrets, decoys, bits),
+        )
+
+    def _look(self, run: Run, attack: Searching, game: Any, adversary: Any, progress: Progress) -> list[_Looked]:
+        """The secrets and the decoys of one run."""
+        given, truth = asked(run, game), Truth.load(run.folder / "truth")
+        questions = given.questions
+        assert isinstance(questions, RecordQuestions)
+        known = questions.records
+        people = given.answers.people
+        owners = [truth.device_user[device] for device in questions.devices]
+        groups = [[held[owner][0] for owner in owners if owner in held] for held in (truth.secrets, truth.decoys)]
+        records = [record for group in groups for record in group]
+        view = View(run.folder / "trace", adversary, given.shadow, memory=run.memory)
+        space = Space(questions.form, language(view, known.characters, known.context))
+        rounds = [0, *spread(view.rounds, self.points)]
+        ranked = []
+        for number in rounds:
+            rng = derive(run.seed, self.name, number)
+            ranked.append(ranks(space, view.snapshot(number), records, rng, samples=self.samples, limit=5000))
+            progress.tick(1)
+        bits = np.array([found.bits for found in ranked])
+        errors = np.array([found.error / found.rank / math.log(2) for found in ranked])
+        nats = followed(view, known.characters, known.context, records)
+        numbers = sorted(
+            {number for count in self._counts(attack, view.rounds) for number in spread(view.rounds, count)}
+        )
+        found = {number: attack.under(space, view.snapshot(number)) for number in numbers}
+        looked, start = [], 0
+        for group in groups:
+            part = slice(start, start := start + len(group))
+            looked.append(
+                _Looked(
+                    people=people[: len(group)],
+                    rounds=rounds,
+                    bits=bits[:, part],
+                    errors=errors[:, part],
+                    nats=nats[:, part],
+                    searched={number: [record in held for record in group] for number, held in found.items()},
+                )
+            )
+        return looked
+
+    def _counts(self, attack: Searching, rounds: int) -> list[int]:
+        """How many snapshots are searched, each in turn; the attack's own number is among them."""
+        most = min(rounds, max(_MOST_SEARCHED, attack.snapshots))
+        return sorted({*doubling(most), most, min(attack.snapshots, rounds)})
+
+    def _rows(self, held: _Looked, attack: Searching, bits: float) -> list[list[str | float | None]]:
+        candidates = _among(held, attack.snapshots)
+        best = held.bits.argmax(axis=0)
+        return [
+            [
+                person,
+                bits,
+                float(held.bits[-1, column]),
+                float(held.errors[-1, column]),
+                float(held.bits[best[column], column]),
+                held.rounds[best[column]],
+                float(held.nats[-1, column]),
+                float(held.nats[:, column].max()),
+                "yes" if candidates[column] else "no",
+            ]
+            for column, person in enumerate(held.people)
+        ]
+
+    def _text(
+        self, plan: Plan, attack: Searching, secrets: Sequence[_Looked], decoys: Sequence[_Looked], bits: float
+    ) -> str:
+        def given_away(group: Sequence[_Looked]) -> str:
+            value, low, high = _mean(group, [one.bits[-1] for one in group], bits, plan.audit.level)
+            return f"{value:.1f} [{low:.1f}, {high:.1f}]"
+
+        def among(group: Sequence[_Looked]) -> str:
+            hits = np.concatenate([_among(one, attack.snapshots) for one in group])
+            return f"{hits.sum():.0f} of {len(hits)}"
+
+        beside = f", and {given_away(decoys)} of a decoy, which was never planted" if decoys else ""
+        false = f", and {among(decoys)} decoys" if decoys else ""
+        return (
+            f"To guess a secret of which only the format is known takes {bits:.1f} bits. Exposure is how many of them "
+            "the model gives away: all, if it prefers the secret to every other record of the format; none, if it has "
+            "no idea. A rank is counted where it is high enough, and estimated by sampling elsewhere. At the end the "
+            f"model gives away {given_away(secrets)} bits of a secret{beside}. {attack.name} searches "
+            f"{attack.snapshots} snapshots for {attack.candidates} candidates each: {among(secrets)} secrets are among "
+            f"them{false}; what is not, no ranking can name. {closing(plan, attack, permuted=False)}"
+        )
+
+    def _figures(
+        self, plan: Plan, attack: Searching, secrets: Sequence[_Looked], decoys: Sequence[_Looked], bits: float
+    ) -> list[Figure]:
+        rounds = secrets[0].rounds
+        counts = self._counts(attack, rounds[-1])
+
+        def lines(x: Sequence[int], shown: Callable[[_Looked, int], Values], scale: float = 1.0) -> list[Series]:
+            kinds = [("secrets", secrets), ("decoys, never planted", decoys)]
+            return [_line(name, x, shown, group, scale, plan.audit.level) for name, group in kinds if group]
+
+        return [
+            Figure(
+                kind="lines",
+                title="Bits of a secret that the model gives away, over the rounds",
+                x_label="round",
+                y_label="exposure by rank (bits)",
+                series=[
+                    *lines(rounds, lambda one, number: one.bits[rounds.index(number)], bits),
+                    Series(name="all there are", x=[0.0, float(rounds[-1])], y=[bits, bits], reference=True),
+                ],
+            ),
+            Figure(
+                kind="lines",
+                title="How likely the model finds a secret's characters, over the rounds",
+                x_label="round",
+                y_label="exposure by perplexity (nats a character)",
+                series=lines(rounds, lambda one, number: one.nats[number]),
+            ),
+            Figure(
+                kind="lines",
+                title="Secrets among the candidates, over the number of snapshots searched",
+                x_label="snapshots searched",
+                y_label="share among the candidates",
+                log_x=True,
+                series=lines(counts, _among),
+            ),
+        ]
+
+
+def searcher(plan: Plan, name: str | None) -> Searching:
+    """The attack whose search is repeated: the first of the plan that searches, or the one asked for."""
+    able = {attack.name: attack for attack in plan.attacks if isinstance(attack, Searching)}
+    if not able:
+        raise PlanError("analysis 'exposure' needs an attack that searches for records, for instance eavesdrop")
+    if name is not None and name not in able:
+        raise PlanError(f"analysis 'exposure': the plan has no attack '{name}' that searches{did_you_mean(name, able)}")
+    return able[name or next(iter(able))]
+
+
+def _among(one: _Looked, snapshots: int) -> Values:
+    """Which are among the candidates of so many snapshots: 1 or 0."""
+    held = [one.searched[number] for number in spread(len(one.nats) - 1, snapshots)]
+    return np.asarray(np.any(held, axis=0), dtype=np.float64)
+
+
+def _mean(group: Sequence[_Looked], values: Sequence[Values], scale: float, level: float) -> tuple[float, float, float]:
+    """The mean over people of all seeds with its interval; `scale` is the largest value there can be."""
+    _, who = np.unique([person for one in group for person in one.people], return_inverse=True)
+    weights = np.bincount(who).astype(np.float64)
+    each = np.bincount(who, np.concatenate(values) / scale) / weights
+    found = by_user(each, weights, level, derive(0, "interval", "exposure"))
+    return scale * float(np.average(each, weights=weights)), scale * found.low, scale * found.high
+
+
+def _line(
+    name: str,
+    x: Sequence[int],
+    shown: Callable[[_Looked, int], Values],
+    group: Sequence[_Looked],
+    scale: float,
+    level: float,
+) -> Series:
+    found = [_mean(group, [shown(one, place) for one in group], scale, level) for place in x]
+    value, low, high = ([one[i] for one in found] for i in range(3))
+    return Series(name=name, x=[float(place) for place in x], y=value, low=low, high=high)
+
+
+def _places(where: PerRecord) -> list[str]:
+    return ["no" if place is None else str(place) for place in (where.place, where.elsewhere)]
