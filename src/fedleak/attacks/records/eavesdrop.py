@@ -16,7 +16,7 @@ from fedleak.games.game import Claims, Questions
 from fedleak.trace.prior import Prior
 from fedleak.views.view import View
 
-__all__ = ["Eavesdrop", "spearman", "rank_sum"]
+__all__ = ["Eavesdrop", "spearman", "standard_ranks", "rank_sum"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,12 +45,14 @@ def spearman(signals: IntArray | Scores, changes: Scores) -> Scores:
 
     0 where one of them never varies: it says nothing.
     """
-    left, right = (_standard(rankdata(table, axis=0)) for table in (signals, changes))
+    left, right = standard_ranks(signals), standard_ranks(changes)
     return np.asarray(left.T @ right / len(left))
 
 
-def _standard(table: Scores) -> Scores:
-    centred = table - table.mean(axis=0)
+def standard_ranks(table: IntArray | Scores) -> Scores:
+    """Ranks within each column, with mean 0 and variance 1; a column that never varies is 0."""
+    ranks = rankdata(table, axis=0)
+    centred = ranks - ranks.mean(axis=0)
     spread = centred.std(axis=0)
     return np.asarray(np.divide(centred, spread, out=np.zeros_like(centred), where=spread > 0))
 

@@ -1,0 +1,100 @@
+"""Given a record: whose it is, from who took part and from watermarks, over the rounds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from small import column, made, small
+
+from fedleak.analyses.attribute_record import AttributeRecord, Course
+from fedleak.errors import PlanError
+from fedleak.plan.plan import Plan
+from fedleak.plan.read import parse
+
+PLAN = """
+seeds = [0]
+population = { prior = "none" }
+model = { name = "char-lm", embedding = 8, hidden = 32 }
+audit = { adversaries = ["insider", "eavesdropper"], controls = ["decoys"] }
+attack = [{ name = "eavesdrop" }, { name = "watermark" }]
+inject = { length = 8 }
+
+[dataset]
+name = "text-clients"
+source = "BOOK"
+clients = 4
+kilobytes = 0.6
+test_kilobytes = 0.5
+window = 24
+secret = "pin {d4}"
+insertions = 6
+
+[federation]
+rounds = 60
+fraction = 0.5
+batch = 8
+lr = 0.01
+optimizer = "adam"
+clip = 1.0
+centralised = false
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("records")
+    rng = np.random.default_rng(0)
+    lines = ["".join(rng.choice(list("abc "), 20)) for _ in range(400)]
+    (folder / "book.txt").write_text("\n".join(lines))
+    return folder
+
+
+def plan(folder: Path, **change: Any) -> Plan:
+    return parse(PLAN.replace("BOOK", str(folder / "book.txt")), change=change)
+
+
+def test_secrets_are_attributed_by_both_signals_and_more_surely_with_every_round(folder: Path) -> None:
+    found = made(AttributeRecord(points=5, permutations=999), folder / "out", plan(folder))
+    assert column(found, "signal") == ["presence"] * 4 + ["watermark"] * 4
+    assert np.mean(column(found, "attributed")) >= 0.75
+    own, other = (np.array(column(found, name)) for name in ("own device", "best other"))
+    right = np.array(column(found, "attributed")) == 1
+    assert (own[right] > other[right]).all() and (own[~right] <= other[~right]).all()
+    raw, corrected = (np.array(column(found, name)) for name in ("p", "p corrected"))
+    assert (corrected >= raw).all() and (raw >= 1 / 1000).all() and np.median(raw) <= 0.05
+    correlations, shares = found.figures
+    for signal in ("presence", "watermark"):
+        lines = {line.name: line for line in correlations.series}
+        assert lines[f"{signal}, own device"].y[-1] > lines[f"{signal}, other devices"].y[-1] + 0.2
+        rows = [row for row in found.rows if row[1] == signal]
+        assert lines[f"{signal}, own device"].y[-1] == pytest.approx(np.mean([row[2] for row in rows]))
+    assert [line.name for line in shares.series] == ["presence", "watermark", "chance"]
+    assert shares.series[0].x == [3, 17, 32, 46, 60] and shares.series[2].y == [0.25]
+    assert "of 4 secrets go best with their own device, chance 0.25" in found.text
+
+
+def test_only_signals_that_the_plans_adversaries_have_are_used(folder: Path) -> None:
+    change = {"audit": {"adversaries": ["insider"]}, "attack": [{"name": "watermark"}], "federation": {"rounds": 4}}
+    found = made(AttributeRecord(points=2, permutations=99), folder / "insider", plan(folder, **change))
+    assert set(column(found, "signal")) == {"watermark"}
+
+
+def test_what_is_not_about_secrets_or_sees_too_little_is_refused(tmp_path: Path, folder: Path) -> None:
+    with pytest.raises(PlanError, match="no attack of the plan asks for any"):
+        made(AttributeRecord(), tmp_path / "out", small())
+    change = {"audit": {"adversaries": ["global-model-client"]}, "attack": [{"name": "exposure-baseline"}]}
+    text = PLAN.replace("BOOK", str(folder / "book.txt")).replace("inject = { length = 8 }\n", "")
+    with pytest.raises(PlanError, match="needs an adversary who sees who took part"):
+        made(AttributeRecord(), tmp_path / "out", parse(text, change=change))
+
+
+def test_a_tie_is_half_a_hit_and_other_devices_are_compared_with_too() -> None:
+    changes = np.array([[1.0], [2.0], [3.0], [4.0]])
+    rising, falling = np.arange(4.0), -np.arange(4.0)
+    tied = Course(seed=0, people=("a",), changes=changes, signals=np.column_stack([rising, rising, falling]))
+    assert tied.right(4).tolist() == [0.5]
+    assert tied.own(4).tolist() == [1.0] and tied.others(4, highest=True).tolist() == [1.0]
+    assert tied.others(4).tolist() == [0.0]

@@ -1,0 +1,115 @@
+"""An insider's watermarks from the plan to the report: they change the run, and stay where they belong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from command_line import Run
+from fedleak.trace.header import Header
+from fedleak.trace.prior import Prior
+from fedleak.trace.truth import Truth
+
+PLAN = """
+seeds = [0]
+population = { prior = "none" }
+model = { name = "char-lm", embedding = 8, hidden = 32 }
+audit = { adversaries = ["insider", "eavesdropper"], controls = ["decoys", "permuted"] }
+attack = [{ name = "exposure-baseline" }, { name = "watermark" }, { name = "eavesdrop" }]
+inject = { length = 8 }
+
+[dataset]
+name = "text-clients"
+source = "BOOK"
+clients = 4
+kilobytes = 0.6
+test_kilobytes = 0.5
+window = 24
+secret = "pin {d4}"
+insertions = 6
+
+[federation]
+rounds = 90
+fraction = 0.5
+batch = 8
+lr = 0.01
+optimizer = "adam"
+clip = 1.0
+centralised = false
+"""
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    book = tmp_path / "book.txt"
+    book.write_text("\n".join("".join(rng.choice(list("abc "), 20)) for _ in range(400)))
+    path = tmp_path / "marked.toml"
+    path.write_text(PLAN.replace("BOOK", str(book)))
+    return path
+
+
+def test_an_insider_attributes_secrets_without_seeing_who_takes_part(fedleak: Run, plan: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = fedleak("audit", plan, "--out", out)
+    assert done.returncode == 0, done.stderr
+    results = json.loads((out / "results.json").read_text())
+    top1 = {
+        (score["attack"], score["adversary"], score["control"]): score
+        for score in results["scores"]
+        if score["metric"] == "top1"
+    }
+    assert {key[:2] for key in top1} == {
+        ("exposure-baseline", "insider"),
+        ("exposure-baseline", "eavesdropper"),
+        ("watermark", "insider"),
+        ("eavesdrop", "eavesdropper"),
+    }
+    found = top1["watermark", "insider", None]
+    assert found["value"] >= 0.5 and top1["exposure-baseline", "insider", None]["value"] <= 0.25
+    for control in ("decoys", "permuted"):
+        missed = top1["watermark", "insider", control]
+        assert missed["low"] <= missed["chance"] and missed["value"] < found["value"]
+
+    # Who could not play what, what was done to the run, and what the insider can do, is said.
+    untested = {item["what"]: item["why"] for item in results["untested"]}
+    assert untested["attack watermark as eavesdropper"] == "this adversary lacks the power to inject"
+    assert untested["attack eavesdrop as insider"] == "this adversary lacks selection"
+    assert [(item["kind"], item["count"]) for item in results["findings"]] == [("injected", 4)]
+    assert results["resolved"]["inject"] == {"insertions": None, "length": 8, "kind": "alphanumeric"}
+    powers = {threat["name"]: threat["powers"] for threat in results["threats"]}
+    assert powers["insider"] == ["place a record of its own making among the data of a device"]
+    assert powers["eavesdropper"] == []
+
+    # The header says that the run was tampered with and how; the watermarks are the adversary's alone.
+    run = out / "runs" / "plain" / "seed-0"
+    expected = {"power": "inject", "insertions": None, "length": 8, "kind": "alphanumeric"}
+    assert [dict(one) for one in Header.load(run / "trace").tampering] == [expected]
+    marks = Prior.load(run / "prior").injected
+    assert set(marks) == set(Truth.load(run / "truth").device_user)
+    for path in (path for path in (*run.rglob("*"), *out.glob("*.*")) if path.is_file()):
+        told = any(mark.encode() in path.read_bytes() for mark in marks.values())
+        assert told == (path == run / "prior" / "prior.json"), path
+
+
+def test_the_same_folder_does_not_hold_runs_with_and_without_watermarks(
+    fedleak: Run, plan: Path, tmp_path: Path
+) -> None:
+    plan.write_text(plan.read_text().replace("rounds = 90", "rounds = 2"))
+    assert fedleak("train", plan, "--out", "out").returncode == 0
+    text = plan.read_text().replace("inject = { length = 8 }\n", "").replace('{ name = "watermark" }, ', "")
+    plan.write_text(text.replace('"insider", ', ""))
+    done = fedleak("train", plan, "--out", "out")
+    assert done.returncode == 1 and "holds the results of another plan" in done.stderr
+
+
+def test_data_without_secrets_cannot_be_marked(fedleak: Run, plan: Path, tmp_path: Path) -> None:
+    text = plan.read_text()
+    start, end = text.index("[dataset]"), text.index("[federation]")
+    plan.write_text(text[:start] + '[dataset]\nname = "digits"\nusers = 4\n' + text[end:])
+    done = fedleak("audit", plan, "--out", "out")
+    assert done.returncode == 1
+    assert "[inject]: the data set has no texts in which people hold secrets" in done.stderr
