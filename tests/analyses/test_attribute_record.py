@@ -7,57 +7,27 @@ from typing import Any
 
 import numpy as np
 import pytest
+from secrets_small import secrets_plan
 from small import column, made, small
 
 from fedleak.analyses.attribute_record import AttributeRecord, Course
 from fedleak.errors import PlanError
-from fedleak.plan.plan import Plan
-from fedleak.plan.read import parse
 
-PLAN = """
-seeds = [0]
-population = { prior = "none" }
-model = { name = "char-lm", embedding = 8, hidden = 32 }
-audit = { adversaries = ["insider", "eavesdropper"], controls = ["decoys"] }
-attack = [{ name = "eavesdrop" }, { name = "watermark" }]
-inject = { length = 8 }
-
-[dataset]
-name = "text-clients"
-source = "BOOK"
-clients = 4
-kilobytes = 0.6
-test_kilobytes = 0.5
-window = 24
-secret = "pin {d4}"
-insertions = 6
-
-[federation]
-rounds = 60
-fraction = 0.5
-batch = 8
-lr = 0.01
-optimizer = "adam"
-clip = 1.0
-centralised = false
-"""
+MARKED: dict[str, Any] = {
+    "audit": {"adversaries": ["insider", "eavesdropper"]},
+    "attack": [{"name": "eavesdrop"}, {"name": "watermark"}],
+    "inject": {"length": 8},
+    "federation": {"rounds": 60},
+}
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("records")
-    rng = np.random.default_rng(0)
-    lines = ["".join(rng.choice(list("abc "), 20)) for _ in range(400)]
-    (folder / "book.txt").write_text("\n".join(lines))
-    return folder
-
-
-def plan(folder: Path, **change: Any) -> Plan:
-    return parse(PLAN.replace("BOOK", str(folder / "book.txt")), change=change)
+    return tmp_path_factory.mktemp("records")
 
 
 def test_secrets_are_attributed_by_both_signals_and_more_surely_with_every_round(folder: Path) -> None:
-    found = made(AttributeRecord(points=5, permutations=999), folder / "out", plan(folder))
+    found = made(AttributeRecord(points=5, permutations=999), folder / "out", secrets_plan(folder, **MARKED))
     assert column(found, "signal") == ["presence"] * 4 + ["watermark"] * 4
     assert np.mean(column(found, "attributed")) >= 0.75
     own, other = (np.array(column(found, name)) for name in ("own device", "best other"))
@@ -78,7 +48,8 @@ def test_secrets_are_attributed_by_both_signals_and_more_surely_with_every_round
 
 def test_only_signals_that_the_plans_adversaries_have_are_used(folder: Path) -> None:
     change = {"audit": {"adversaries": ["insider"]}, "attack": [{"name": "watermark"}], "federation": {"rounds": 4}}
-    found = made(AttributeRecord(points=2, permutations=99), folder / "insider", plan(folder, **change))
+    plan = secrets_plan(folder, **{**MARKED, **change})
+    found = made(AttributeRecord(points=2, permutations=99), folder / "insider", plan)
     assert set(column(found, "signal")) == {"watermark"}
 
 
@@ -86,9 +57,8 @@ def test_what_is_not_about_secrets_or_sees_too_little_is_refused(tmp_path: Path,
     with pytest.raises(PlanError, match="no attack of the plan asks for any"):
         made(AttributeRecord(), tmp_path / "out", small())
     change = {"audit": {"adversaries": ["global-model-client"]}, "attack": [{"name": "exposure-baseline"}]}
-    text = PLAN.replace("BOOK", str(folder / "book.txt")).replace("inject = { length = 8 }\n", "")
     with pytest.raises(PlanError, match="needs an adversary who sees who took part"):
-        made(AttributeRecord(), tmp_path / "out", parse(text, change=change))
+        made(AttributeRecord(), tmp_path / "out", secrets_plan(folder, **change))
 
 
 def test_a_tie_is_half_a_hit_and_other_devices_are_compared_with_too() -> None:

@@ -66,6 +66,7 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     defence: dict[str, Any] | None = None  # {"name": ..., settings ...}
     # "iid": the same audit of users with nothing personal in their data; "decoys": the same claims marked against
     # records that nobody holds; "permuted": the same attack, told in the wrong order which devices took part
+    # and which of its own records stands where
     control: str | None = None
     utility: Utility | None = None
     limit: float | None = None  # the plan's limit for this metric, if it has one
