@@ -7,11 +7,15 @@ import pytest
 
 from fedleak import registry
 from fedleak.attacks.deanonymize.centroid import Centroid
-from fedleak.core import FloatArray, Power, Sight, Task
+from fedleak.core import Power, Sight, Task
 from fedleak.errors import AttackError
-from fedleak.games.game import Questions
+from fedleak.games.extract import RecordQuestions
+from fedleak.games.game import Claims, Questions
+from fedleak.games.identify import Identify
 from fedleak.testing import ContractBroken, check_attack
 from fedleak.trace.prior import Prior
+from fedleak.trace.reader import Trace
+from fedleak.trace.truth import Truth
 from fedleak.views.view import View
 
 
@@ -34,7 +38,7 @@ class Bad:
     powers: ClassVar[Power] = Power.NONE
     tasks: ClassVar[tuple[Task, ...]] = tuple(Task)
 
-    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
+    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Claims:
         shape = (len(questions.updates), len(questions.options))
         honest = Centroid().run(view, prior, questions, rng)
         if self.how == "unsteady":
@@ -71,7 +75,7 @@ class Vandal(Bad):
     how: str = "vandal"
     folder: Path = Path()
 
-    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
+    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Claims:
         victim = next(self.folder.glob("planted-0/trace/header.json"))
         victim.write_bytes(victim.read_bytes() + b" ")
         return Centroid().run(view, prior, questions, rng)
@@ -89,11 +93,7 @@ class Cheat(Bad):
     how: str = "cheat"
     folder: Path = Path()
 
-    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
-        from fedleak.games.identify import Identify
-        from fedleak.trace.reader import Trace
-        from fedleak.trace.truth import Truth
-
+    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Claims:
         folder = view._trace.folder.parent
         asked = Identify().ask(Trace.open(folder / "trace"), Truth.load(folder / "truth"), prior, rng)
         return np.eye(len(questions.options), dtype=np.float32)[asked.answers.right]
@@ -102,3 +102,30 @@ class Cheat(Bad):
 def test_the_contract_catches_an_attack_that_knows_too_much(tmp_path: Path) -> None:
     with pytest.raises(ContractBroken, match="something was found where nothing is"):
         check_attack(Cheat(folder=tmp_path), tmp_path)
+
+
+@dataclass(frozen=True)
+class Deaf(Bad):
+    """An attack that says it listens to who takes part, and has what it finds from elsewhere."""
+
+    how: str = "deaf"
+    game: ClassVar[str] = "extract"
+    needs: ClassVar[Sight] = Sight.SELECTION
+    tasks: ClassVar[tuple[Task, ...]] = (Task.NEXT_TOKEN,)
+
+    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Claims:
+        assert isinstance(questions, RecordQuestions)
+        folder = view._trace.folder.parent
+        claims = np.zeros((len(questions), questions.most, questions.form.longest), dtype=np.int64)
+        if folder.name.startswith("planted"):
+            truth = Truth.load(folder / "truth")
+            secrets = [truth.secrets[truth.device_user[device]][0] for device in questions.devices]
+            claims[:, 0] = questions.records.spell(secrets, questions.form.longest)
+        return claims
+
+
+def test_the_contract_catches_an_attack_that_finds_as_much_where_selection_is_told_in_the_wrong_order(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(ContractBroken, match="in the wrong order"):
+        check_attack(Deaf(), tmp_path)
