@@ -10,7 +10,8 @@ import pytest
 from secrets_small import secrets_plan
 from small import column, made, small
 
-from fedleak.analyses.attribute_record import AttributeRecord, Course
+from fedleak.analyses.attribute_record import AttributeRecord
+from fedleak.analyses.courses import Course
 from fedleak.errors import PlanError
 
 MARKED: dict[str, Any] = {
@@ -28,29 +29,37 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_secrets_are_attributed_by_both_signals_and_more_surely_with_every_round(folder: Path) -> None:
     found = made(AttributeRecord(points=5, permutations=999), folder / "out", secrets_plan(folder, **MARKED))
-    assert column(found, "signal") == ["presence"] * 4 + ["watermark"] * 4
-    assert np.mean(column(found, "attributed")) >= 0.75
-    own, other = (np.array(column(found, name)) for name in ("own device", "best other"))
-    right = np.array(column(found, "attributed")) == 1
-    assert (own[right] > other[right]).all() and (own[~right] <= other[~right]).all()
+    kinds = [(row[1], row[2]) for row in found.rows]
+    assert kinds == [
+        (record, signal)
+        for signal, attack in (("presence", "eavesdrop"), ("watermark", "watermark"))
+        for record in ("the secret", f"first of {attack}")
+        for _ in range(4)
+    ]
+    own, other, right = (np.array(column(found, name)) for name in ("own device", "best other", "right"))
+    given = np.array([record == "the secret" for record, _ in kinds])
+    assert right[given].mean() >= 0.75 and right[~given].mean() >= 0.5
+    assert (own[given & (right == 1)] > other[given & (right == 1)]).all()
+    assert (own[given & (right == 0)] <= other[given & (right == 0)]).all()
     raw, corrected = (np.array(column(found, name)) for name in ("p", "p corrected"))
     assert (corrected >= raw).all() and (raw >= 1 / 1000).all() and np.median(raw) <= 0.05
     correlations, shares = found.figures
     for signal in ("presence", "watermark"):
         lines = {line.name: line for line in correlations.series}
         assert lines[f"{signal}, own device"].y[-1] > lines[f"{signal}, other devices"].y[-1] + 0.2
-        rows = [row for row in found.rows if row[1] == signal]
-        assert lines[f"{signal}, own device"].y[-1] == pytest.approx(np.mean([row[2] for row in rows]))
+        rows = [row for row in found.rows if row[1:3] == ["the secret", signal]]
+        assert lines[f"{signal}, own device"].y[-1] == pytest.approx(np.mean([row[3] for row in rows]))
     assert [line.name for line in shares.series] == ["presence", "watermark", "chance"]
     assert shares.series[0].x == [3, 17, 32, 46, 60] and shares.series[2].y == [0.25]
     assert "of 4 secrets go best with their own device, chance 0.25" in found.text
+    assert "Of the 4 records that eavesdrop, which is told none, names first" in found.text
 
 
 def test_only_signals_that_the_plans_adversaries_have_are_used(folder: Path) -> None:
     change = {"audit": {"adversaries": ["insider"]}, "attack": [{"name": "watermark"}], "federation": {"rounds": 4}}
     plan = secrets_plan(folder, **{**MARKED, **change})
-    found = made(AttributeRecord(points=2, permutations=99), folder / "insider", plan)
-    assert set(column(found, "signal")) == {"watermark"}
+    found = made(AttributeRecord(points=2, permutations=99, named=False), folder / "insider", plan)
+    assert {(row[1], row[2]) for row in found.rows} == {("the secret", "watermark")}
 
 
 def test_what_is_not_about_secrets_or_sees_too_little_is_refused(tmp_path: Path, folder: Path) -> None:

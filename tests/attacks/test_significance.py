@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fedleak.attacks.records.significance import against_permuted, contrasts, holm
+from fedleak.attacks.records.eavesdrop import rank_sum, spearman
+from fedleak.attacks.records.significance import against_permuted, contrasts, holm, named_by_accident
+from fedleak.core import IntArray
 
 ROUNDS, DEVICES = 60, 4
 Table = npt.NDArray[np.float64]
@@ -57,6 +59,33 @@ def test_a_link_is_found_by_presence_and_by_watermark() -> None:
         against_permuted(contrasts(marks), changes, rng, permutations=199, block=10),
     ):
         assert (p == 1 / 200).all()
+
+
+def first(signals: Table, changes: Table, exposure: Table) -> IntArray:
+    return np.array([rank_sum(row, exposure)[0] for row in spearman(signals, changes)])
+
+
+def test_a_record_that_is_named_first_because_it_correlates_is_not_significant_for_that() -> None:
+    rng = np.random.default_rng(5)
+    p, naive = [], []
+    for _ in range(60):
+        there, changes, exposure = selections(rng), rng.normal(size=(ROUNDS, 40)), rng.normal(size=40)
+        chosen = first(there, changes, exposure)
+        p.append(named_by_accident(there, changes, exposure, chosen, rng, permutations=99))
+        naive.append(against_permuted(there[:, :1], changes[:, chosen[:1]], rng, permutations=99))
+    for level in (0.05, 0.2, 0.5):
+        assert (np.concatenate(p) <= level).mean() == pytest.approx(level, abs=0.07)
+    assert (np.concatenate(naive) <= 0.05).mean() > 0.2
+
+
+def test_a_record_that_is_named_first_because_it_is_learnt_is_significant() -> None:
+    rng = np.random.default_rng(6)
+    there, changes, exposure = selections(rng), rng.normal(size=(ROUNDS, 40)), rng.normal(size=40)
+    changes[:, :DEVICES] += 3 * there
+    exposure[:DEVICES] = 3
+    chosen = first(there, changes, exposure)
+    assert chosen.tolist() == [0, 1, 2, 3]
+    assert (named_by_accident(there, changes, exposure, chosen, rng, permutations=99) == 0.01).all()
 
 
 def test_what_never_varies_is_no_evidence() -> None:

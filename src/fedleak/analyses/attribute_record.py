@@ -1,12 +1,13 @@
 """Whose record is this? Given a record, the device with whose presence, or with whose watermark, it is learnt.
 
 Extracting a secret and attributing it are two things. Here the auditor hands over the true secrets, so nothing has to
-be extracted, and what is left is attribution: how many rounds it takes, and whether it could be an accident.
+be extracted, and what is left is attribution: how many rounds it takes, and whether it could be an accident. The last
+is also asked of the records that the plan's own attacks name first, from nothing but what the adversary sees.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -16,64 +17,24 @@ from msgspec import Meta
 
 from fedleak import pipeline
 from fedleak.analyses.analysis import closing
+from fedleak.analyses.courses import SIGNALS, Course, course
 from fedleak.attacks.records.eavesdrop import spearman
-from fedleak.attacks.records.following import followed
 from fedleak.attacks.records.scoring import Scores
-from fedleak.attacks.records.searching import presence
-from fedleak.attacks.records.significance import against_permuted, contrasts, holm
-from fedleak.attacks.records.watermark import watermarks
-from fedleak.core import Power, Sight, derive, number
+from fedleak.attacks.records.significance import against_permuted, contrasts, holm, named_by_accident
+from fedleak.core import derive, number
 from fedleak.errors import PlanError
-from fedleak.games.extract import RecordQuestions
-from fedleak.games.game import Asked
 from fedleak.jobs import cores
 from fedleak.pipeline import Progress
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import merged, parse
 from fedleak.plays import asked
-from fedleak.runs import Run, runs
+from fedleak.runs import runs
 from fedleak.score.interval import Interval, by_user
 from fedleak.score.result import Analysis, Figure, Series
-from fedleak.views.view import View
 
-__all__ = ["AttributeRecord", "Course"]
+__all__ = ["AttributeRecord"]
 
-# Signal -> what it takes of an adversary, and the words for it.
-_TAKES: Mapping[str, tuple[Sight, Power]] = {
-    "presence": (Sight.SNAPSHOTS | Sight.SELECTION, Power.NONE),
-    "watermark": (Sight.SNAPSHOTS, Power.INJECT),
-}
 _BLOCK = 10  # rounds among which watermarks are permuted: the course of training stays as it was
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Course:
-    """The secrets of one run, and a signal of its devices, round by round."""
-
-    seed: int
-    people: tuple[str, ...]  # who hold the secrets; their devices come first among the signals
-    changes: Scores  # (rounds, secrets), of exposure
-    signals: Scores  # (rounds, devices)
-
-    def correlation(self, rounds: int) -> Scores:
-        """Of every device (row) with every secret (column) in the first rounds."""
-        return spearman(self.signals[:rounds], self.changes[:rounds])
-
-    def right(self, rounds: int) -> Scores:
-        """1 where a secret's own device correlates highest; where several do, each is as good a guess."""
-        table = self.correlation(rounds)
-        best = np.isclose(table, table.max(axis=0))
-        return np.asarray(best.diagonal() / best.sum(axis=0))
-
-    def own(self, rounds: int) -> Scores:
-        """The correlation of each secret with its own device."""
-        return np.asarray(self.correlation(rounds).diagonal())
-
-    def others(self, rounds: int, *, highest: bool = False) -> Scores:
-        """The mean or the highest correlation of each secret with the other devices."""
-        table = self.correlation(rounds)
-        np.fill_diagonal(table, np.nan)
-        return np.asarray(np.nanmax(table, axis=0) if highest else np.nanmean(table, axis=0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +46,9 @@ class AttributeRecord:
 
     points: Annotated[int, Meta(ge=2, le=200, description="points of the curves over the rounds")] = 20
     permutations: Annotated[int, Meta(ge=99, description="how often rounds are permuted for a p-value")] = 9999
+    named: Annotated[
+        bool, Meta(description="test also what the plan's eavesdrop and watermark name first; they search again for it")
+    ] = True
 
     def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
         """Curves over the rounds, and at the end who was attributed and whether it could be an accident."""
@@ -97,7 +61,8 @@ class AttributeRecord:
         for run in every:
             given = asked(run, next(game for game in plan.games if game.name == "extract"))
             for signal, adversary in players.items():
-                courses[signal].append(course(run, given, signal, adversary, jobs or cores()))
+                attack = next((one for one in plan.attacks if isinstance(one, SIGNALS[signal]) and self.named), None)
+                courses[signal].append(course(run, given, signal, adversary, attack, jobs or cores()))
                 progress.tick(1)
         steps = np.unique(np.linspace(3, max(3, plan.federation.rounds), self.points).round().astype(int)).tolist()
         found = [self._about(plan, signal, some) for signal, some in courses.items()]
@@ -110,7 +75,7 @@ class AttributeRecord:
                 f"compares with {self.permutations} permutations of the rounds, for the best of all devices, corrected "
                 f"for the number of secrets (Holm, 1979). {closing(plan, permuted=False)}"
             ),
-            columns=["whose secret", "signal", "own device", "best other", "attributed", "p", "p corrected"],
+            columns=["person", "record", "signal", "own device", "best other", "right", "p", "p corrected"],
             rows=[row for _, rows in found for row in rows],
             figures=[
                 Figure(
@@ -173,10 +138,45 @@ class AttributeRecord:
             f"{number(chance(courses))}; for {shown} of them this is shown to be no accident (p at most {level:.2g})."
         )
         rows: list[list[str | float | None]] = [
-            [name, signal, *map(float, values)]
+            [name, "the secret", signal, *map(float, values)]
             for name, *values in zip(names, own, best, right, np.concatenate(p), corrected, strict=True)
         ]
+        if all(one.first for one in courses):
+            more, named = self._about_named(plan, signal, courses, names, block)
+            return f"{text} {more}", [*rows, *named]
         return text, rows
+
+    def _about_named(
+        self, plan: Plan, signal: str, courses: Sequence[Course], names: Sequence[str], block: int | None
+    ) -> tuple[str, list[list[str | float | None]]]:
+        """The same of the records that the attack names first, whoever they belong to."""
+        p, own, best, right = [], [], [], []
+        for one in courses:
+            assert one.first is not None
+            devices = range(len(one.people))
+            table = spearman(one.signals, one.first.changes)[:, one.first.first]
+            own += [table[device, device] for device in devices]
+            best += [np.delete(table[:, device], device).max() for device in devices]
+            right += list(one.first.right)
+            p += list(
+                named_by_accident(
+                    contrasts(one.signals)[:, : len(one.people)],
+                    one.first.changes,
+                    one.first.exposure,
+                    one.first.first,
+                    derive(one.seed, "attribute-record", signal, "named"),
+                    permutations=self.permutations,
+                    block=block,
+                )
+            )
+        corrected = holm(np.array(p))
+        attack, shown = SIGNALS[signal].name, corrected <= 1 - plan.audit.level
+        text = (
+            f"Of the {len(p)} records that {attack}, which is told none, names first, {int(shown.sum())} are shown to "
+            f"be no accident, and {int((shown & (np.array(right) == 1)).sum())} of these are right."
+        )
+        values = zip(names, own, best, right, p, corrected, strict=True)
+        return text, [[name, f"first of {attack}", signal, *map(float, rest)] for name, *rest in values]
 
 
 def able(plan: Plan) -> dict[str, Any]:
@@ -187,10 +187,9 @@ def able(plan: Plan) -> dict[str, Any]:
             "add one that plays 'extract', for instance [[attack]] eavesdrop"
         )
     found: dict[str, Any] = {}
-    for signal, (sights, power) in _TAKES.items():
+    for signal, attack in SIGNALS.items():
         for adversary in plan.adversaries:
-            granted = power == Power.NONE or (power in adversary.powers and plan.inject is not None)
-            if granted and not adversary.lacks(sights):
+            if not adversary.missing(attack) and (plan.inject is not None or not attack.powers):
                 found.setdefault(signal, adversary)
     if not found:
         raise PlanError(
@@ -198,23 +197,6 @@ def able(plan: Plan) -> dict[str, Any]:
             "record (insider, with a table [inject])"
         )
     return found
-
-
-def course(run: Run, given: Asked, signal: str, adversary: Any, workers: int) -> Course:
-    """Follow the true secrets of a run through an adversary's eyes."""
-    questions = given.questions
-    assert isinstance(questions, RecordQuestions)
-    view = View(run.folder / "trace", adversary, given.shadow, injected=given.injected, workers=workers)
-    records = questions.records
-    secrets = ["".join(records.characters[token] for token in row if token) for row in given.answers.right]
-    exposure = followed(view, records.characters, records.context, secrets)
-    if signal == "presence":
-        everybody = {device for number in range(1, view.rounds + 1) for device in view.selection(number)}
-        others = sorted(everybody - set(questions.devices))
-        signals = presence(view, [*questions.devices, *others]).astype(np.float64)
-    else:
-        signals = np.diff(watermarks(view, questions), axis=0)
-    return Course(seed=run.seed, people=given.answers.people, changes=np.diff(exposure, axis=0), signals=signals)
 
 
 def chance(courses: Sequence[Course]) -> float:

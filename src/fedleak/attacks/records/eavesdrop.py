@@ -9,18 +9,41 @@ import numpy as np
 from scipy.stats import rankdata
 
 from fedleak.attacks.records.scoring import Scores
-from fedleak.attacks.records.searching import Searching, named, presence
+from fedleak.attacks.records.searching import Found, Searching, named, presence
 from fedleak.core import IntArray, Sight
 from fedleak.games.extract import RecordQuestions
 from fedleak.games.game import Claims, Questions
 from fedleak.trace.prior import Prior
 from fedleak.views.view import View
 
-__all__ = ["Eavesdrop", "spearman", "standard_ranks", "rank_sum"]
+__all__ = ["Correlating", "Eavesdrop", "spearman", "standard_ranks", "rank_sum"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Eavesdrop(Searching):
+class Correlating(Searching):
+    """Name for each device the records whose exposure changes with a signal of that device."""
+
+    def signals(self, view: View, questions: RecordQuestions) -> IntArray | Scores:
+        """What is seen of each device in each round: (rounds, devices)."""
+        raise NotImplementedError
+
+    def followed(self, view: View, questions: RecordQuestions) -> Found:
+        """Candidates, and how exposed they were after every round, from round 0 on."""
+        return self.search(view, questions, range(view.rounds + 1))
+
+    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Claims:
+        """Rank by the sum of two ranks: of the correlation with the device's signal, and of the final exposure."""
+        assert isinstance(questions, RecordQuestions)
+        signals = self.signals(view, questions)
+        found = self.followed(view, questions)
+        # The change that a round made goes with the signals of that round; one round off, and nothing is found.
+        correlation = spearman(signals, np.diff(found.exposure, axis=0))
+        orders = np.array([rank_sum(row, found.exposure[-1]) for row in correlation])
+        return named(questions, found.records, orders)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Eavesdrop(Correlating):
     """Follow how a record's exposure changes from round to round, and who took part (Yuan et al., 2021, eq. 9, 10)."""
 
     name: ClassVar[str] = "eavesdrop"
@@ -29,15 +52,9 @@ class Eavesdrop(Searching):
     )
     needs: ClassVar[Sight] = Sight.SNAPSHOTS | Sight.SELECTION
 
-    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Claims:
-        """Rank by the sum of two ranks: of the correlation with the device's presence, and of the final exposure."""
-        assert isinstance(questions, RecordQuestions)
-        found = self.search(view, questions, range(view.rounds + 1))
-        # The change that a round made goes with the devices of that round; one round off, and nothing is found.
-        changes = np.diff(found.exposure, axis=0)
-        correlation = spearman(presence(view, questions.devices), changes)
-        orders = np.array([rank_sum(row, found.exposure[-1]) for row in correlation])
-        return named(questions, found.records, orders)
+    def signals(self, view: View, questions: RecordQuestions) -> IntArray:
+        """Whether the device took part."""
+        return presence(view, questions.devices)
 
 
 def spearman(signals: IntArray | Scores, changes: Scores) -> Scores:

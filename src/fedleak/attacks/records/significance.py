@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
+from scipy.stats import rankdata
 
 from fedleak.attacks.records.eavesdrop import standard_ranks
 from fedleak.attacks.records.scoring import Scores
 from fedleak.core import IntArray
 
-__all__ = ["contrasts", "against_permuted", "holm"]
+__all__ = ["contrasts", "against_permuted", "named_by_accident", "holm"]
+
+
+_SLACK = 1e-9  # equal correlations may differ in the last digits with the order of a sum
 
 
 def contrasts(signals: IntArray | Scores) -> Scores:
@@ -37,14 +43,47 @@ def against_permuted(
     observed order counts as one of the permutations, so that no p-value is zero (Phipson and Smyth, 2010).
     """
     left, right = standard_ranks(signals), standard_ranks(changes)
-    rounds = len(left)
     observed = (left.T @ right).max(axis=0)
-    size = block or rounds
     reached = np.ones(changes.shape[1])
-    for _ in range(permutations):
-        order = np.concatenate([at + rng.permutation(min(size, rounds - at)) for at in range(0, rounds, size)])
-        reached += (left[order].T @ right).max(axis=0) >= observed - 1e-9
+    for order in _orders(len(left), block, permutations, rng):
+        reached += (left[order].T @ right).max(axis=0) >= observed - _SLACK
     return np.asarray(reached / (permutations + 1))
+
+
+def named_by_accident(
+    signals: IntArray | Scores,
+    changes: Scores,
+    exposure: Scores,
+    named: IntArray,
+    rng: np.random.Generator,
+    *,
+    permutations: int = 999,
+    block: int | None = None,
+) -> Scores:
+    """How often a record that correlates as highly is named first for a device when rounds are permuted.
+
+    A p-value for the record (`named`, by device) that an adversary names first, from nothing but what it sees itself.
+    That record was picked out of many candidates because it correlates, so the pick is repeated in every permutation:
+    by the sum of ranks of correlation and final exposure.
+    """
+    left, right = standard_ranks(signals), standard_ranks(changes)
+    devices = np.arange(len(named))
+    observed = (left.T @ right)[devices, named]
+    likely = rankdata(-exposure)
+    reached = np.ones(len(named))
+    for order in _orders(len(left), block, permutations, rng):
+        table = left[order].T @ right
+        # Where sums are equal the higher correlation comes first; these are the correlation times the rounds.
+        sums = rankdata(-table, axis=1) + likely - table / (4 * len(left))
+        reached += table[devices, sums.argmin(axis=1)] >= observed - _SLACK
+    return np.asarray(reached / (permutations + 1))
+
+
+def _orders(rounds: int, block: int | None, count: int, rng: np.random.Generator) -> Iterator[IntArray]:
+    """Orders of the rounds in which only those of one block change places."""
+    size = block or rounds
+    for _ in range(count):
+        yield np.concatenate([at + rng.permutation(min(size, rounds - at)) for at in range(0, rounds, size)])
 
 
 def holm(p: Scores) -> Scores:

@@ -11,22 +11,20 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedleak.attacks.records.eavesdrop import rank_sum, spearman
+from fedleak.attacks.records.eavesdrop import Correlating
 from fedleak.attacks.records.following import followed
 from fedleak.attacks.records.scoring import Scores
-from fedleak.attacks.records.searching import Searching, named
+from fedleak.attacks.records.searching import Found
 from fedleak.core import Power, Sight
 from fedleak.errors import AttackError
 from fedleak.games.extract import RecordQuestions
-from fedleak.games.game import Claims, Questions
-from fedleak.trace.prior import Prior
 from fedleak.views.view import View
 
 __all__ = ["Watermark", "watermarks"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Watermark(Searching):
+class Watermark(Correlating):
     """Follow how a record's exposure changes together with that of an injected one (Yuan et al., 2021, eq. 11, 12)."""
 
     name: ClassVar[str] = "watermark"
@@ -37,17 +35,15 @@ class Watermark(Searching):
     needs: ClassVar[Sight] = Sight.SNAPSHOTS
     powers: ClassVar[Power] = Power.INJECT
 
-    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Claims:
-        """Rank by the sum of two ranks: of the correlation with the device's watermark, and of the final exposure."""
-        assert isinstance(questions, RecordQuestions)
-        marks = watermarks(view, questions)
-        found = self.search(view, questions, range(view.rounds + 1))
-        # Its own records are the only ones of which it knows that they are nobody's secret.
-        foreign = [place for place, record in enumerate(found.records) if record not in view.injected.values()]
-        exposure = found.exposure[:, foreign]
-        correlation = spearman(np.diff(marks, axis=0), np.diff(exposure, axis=0))
-        orders = np.array([rank_sum(row, exposure[-1]) for row in correlation])
-        return named(questions, [found.records[place] for place in foreign], orders)
+    def signals(self, view: View, questions: RecordQuestions) -> Scores:
+        """How the exposure of the device's watermark changed."""
+        return np.diff(watermarks(view, questions), axis=0)
+
+    def followed(self, view: View, questions: RecordQuestions) -> Found:
+        """Leave out its own records, the only ones of which it knows that they are nobody's secret."""
+        found, own = super().followed(view, questions), set(view.injected.values())
+        foreign = [place for place, record in enumerate(found.records) if record not in own]
+        return Found(tuple(found.records[place] for place in foreign), found.exposure[:, foreign])
 
 
 def watermarks(view: View, questions: RecordQuestions) -> Scores:

@@ -1,0 +1,92 @@
+"""Secrets, and an attack's candidates, followed through the rounds of a run beside a signal of its devices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fedleak.attacks.records.eavesdrop import Correlating, Eavesdrop, rank_sum, spearman
+from fedleak.attacks.records.following import followed
+from fedleak.attacks.records.scoring import Scores
+from fedleak.attacks.records.searching import presence
+from fedleak.attacks.records.watermark import Watermark
+from fedleak.core import IntArray
+from fedleak.games.extract import RecordQuestions
+from fedleak.games.game import Asked
+from fedleak.runs import Run
+from fedleak.views.view import View
+
+__all__ = ["SIGNALS", "Named", "Course", "course"]
+
+SIGNALS: Mapping[str, type[Correlating]] = {"presence": Eavesdrop, "watermark": Watermark}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    """The record that an attack names first for each holder's device, among all its candidates."""
+
+    changes: Scores  # (rounds, candidates), of exposure
+    exposure: Scores  # (candidates,), at the end
+    first: IntArray  # by device
+    right: Scores  # by device: 1 where it is the owner's secret
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """The secrets of one run, and a signal of its devices, round by round."""
+
+    seed: int
+    people: tuple[str, ...]  # who hold the secrets; their devices come first among the signals
+    changes: Scores  # (rounds, secrets), of exposure
+    signals: Scores  # (rounds, devices)
+    first: Named | None = None  # what the plan's attack named, if it has one
+
+    def correlation(self, rounds: int) -> Scores:
+        """Of every device (row) with every secret (column) in the first rounds."""
+        return spearman(self.signals[:rounds], self.changes[:rounds])
+
+    def right(self, rounds: int) -> Scores:
+        """1 where a secret's own device correlates highest; where several do, each is as good a guess."""
+        table = self.correlation(rounds)
+        best = np.isclose(table, table.max(axis=0))
+        return np.asarray(best.diagonal() / best.sum(axis=0))
+
+    def own(self, rounds: int) -> Scores:
+        """The correlation of each secret with its own device."""
+        return np.asarray(self.correlation(rounds).diagonal())
+
+    def others(self, rounds: int, *, highest: bool = False) -> Scores:
+        """The mean or the highest correlation of each secret with the other devices."""
+        table = self.correlation(rounds)
+        np.fill_diagonal(table, np.nan)
+        return np.asarray(np.nanmax(table, axis=0) if highest else np.nanmean(table, axis=0))
+
+
+def course(run: Run, given: Asked, signal: str, adversary: Any, attack: Correlating | None, workers: int) -> Course:
+    """Follow the true secrets of a run, and an attack's candidates, through an adversary's eyes."""
+    questions = given.questions
+    assert isinstance(questions, RecordQuestions)
+    view = View(run.folder / "trace", adversary, given.shadow, injected=given.injected, workers=workers)
+    records = questions.records
+    secrets = ["".join(records.characters[token] for token in row if token) for row in given.answers.right]
+    exposure = followed(view, records.characters, records.context, secrets)
+    if signal == "presence":
+        everybody = {device for number in range(1, view.rounds + 1) for device in view.selection(number)}
+        others = sorted(everybody - set(questions.devices))
+        signals = presence(view, [*questions.devices, *others]).astype(np.float64)
+    else:
+        signals = np.asarray(Watermark().signals(view, questions), dtype=np.float64)
+    first = None
+    if attack is not None:
+        found = attack.followed(view, questions)
+        changes, last = np.diff(found.exposure, axis=0), found.exposure[-1]
+        correlation = spearman(signals, changes)[: len(secrets)]
+        chosen = np.array([rank_sum(row, last)[0] for row in correlation])
+        right = [found.records[place] == secret for place, secret in zip(chosen, secrets, strict=True)]
+        first = Named(changes=changes, exposure=last, first=chosen, right=np.array(right, dtype=np.float64))
+    return Course(
+        seed=run.seed, people=given.answers.people, changes=np.diff(exposure, axis=0), signals=signals, first=first
+    )
