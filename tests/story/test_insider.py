@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from command_line import Run
+from fedleak.plan import shipped
 from fedleak.trace.header import Header
 from fedleak.trace.prior import Prior
 from fedleak.trace.truth import Truth
@@ -113,3 +114,21 @@ def test_data_without_secrets_cannot_be_marked(fedleak: Run, plan: Path, tmp_pat
     done = fedleak("audit", plan, "--out", "out")
     assert done.returncode == 1
     assert "[inject]: the data set has no texts in which people hold secrets" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("find_real_data")
+def test_the_shipped_plan_attributes_by_watermarks_what_the_baseline_only_extracts(
+    fedleak: Run, tmp_path: Path
+) -> None:
+    text = shipped.find("record-level/ptb-watermark").read_text().replace("seeds = [0, 1, 2]", "seeds = [0]")
+    (tmp_path / "marked.toml").write_text(text)
+    done = fedleak("audit", "marked.toml", "--out", "out")
+    assert done.returncode == 0, done.stderr
+    found = {
+        (score["attack"], score["control"]): score["value"]
+        for score in json.loads((tmp_path / "out" / "results.json").read_text())["scores"]
+        if score["metric"] == "top1"
+    }
+    assert found["watermark", None] >= found["exposure-baseline", None] + 0.4
+    assert found["watermark", "decoys"] == 0 and found["watermark", "permuted"] <= 0.25
