@@ -95,6 +95,7 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "t-sne": "fedleak.analyses.t_sne:Map",
         "prior-size": "fedleak.analyses.priors:PriorSize",
         "priors": "fedleak.analyses.priors:Priors",
+        "vary": "fedleak.analyses.vary:Vary",
         "exposure": "fedleak.analyses.exposure:Exposure",
         "labelled-updates": "fedleak.analyses.labelled:LabelledUpdates",
         "seen-users": "fedleak.analyses.seen:SeenUsers",

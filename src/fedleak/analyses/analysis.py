@@ -29,6 +29,7 @@ from fedleak.score.score import Measured, Played, measure
 
 __all__ = [
     "Analyser",
+    "Numbered",
     "OfAttack",
     "Point",
     "analyse",
@@ -38,6 +39,7 @@ __all__ = [
     "curve",
     "doubling",
     "measured",
+    "otherwise",
     "play",
     "said",
     "table",
@@ -117,6 +119,30 @@ def vary(
         **tables,
     }
     return parse(plan.text, plan.title, merged(plan.change, change))
+
+
+def otherwise(plan: Plan, *, attacks: Sequence[Any], games: Sequence[Any], **tables: Any) -> Plan:
+    """The same for a federation that is trained otherwise, in a folder of its own.
+
+    A yardstick for utility is not trained along: the plan's own federation has it.
+    """
+    federation = {"centralised": False, **tables.pop("federation", {})}
+    return vary(plan, attacks=attacks, games=games, federation=federation, **tables)
+
+
+class Numbered:
+    """Says before every stage which of several variations it belongs to."""
+
+    def __init__(self, progress: Progress, prefix: str) -> None:
+        self.progress, self.prefix = progress, prefix
+
+    def stage(self, text: str, units: float) -> None:
+        """A stage begins."""
+        self.progress.stage(self.prefix + text[:1].lower() + text[1:], units)
+
+    def tick(self, units: float) -> None:
+        """Some units are done."""
+        self.progress.tick(units)
 
 
 def play(plan: Plan, out: Path, progress: Progress, jobs: int | None) -> list[list[Played]]:

@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from fedleak.analyses.analysis import (
     COLUMNS,
+    Numbered,
     OfAttack,
     Point,
     base_game,
@@ -20,6 +21,7 @@ from fedleak.analyses.analysis import (
     curve,
     doubling,
     measured,
+    otherwise,
     play,
     said,
     table,
@@ -155,26 +157,5 @@ def trained_otherwise(
     plan: Plan, attack: Any, folder: Path, progress: Progress, jobs: int | None, population: Mapping[str, Any]
 ) -> Measured:
     """The attack on a federation trained with other people's data settings, in a folder of its own."""
-    other = vary(
-        plan,
-        attacks=[attack],
-        games=[base_game(plan, attack)],
-        population=dict(population),
-        federation={"centralised": False},  # a yardstick for utility, which is not asked about here
-    )
+    other = otherwise(plan, attacks=[attack], games=[base_game(plan, attack)], population=dict(population))
     return measured(plan, play(other, folder, progress, jobs)[0])
-
-
-class Numbered:
-    """Says before every stage which of several variations it belongs to."""
-
-    def __init__(self, progress: Progress, prefix: str) -> None:
-        self.progress, self.prefix = progress, prefix
-
-    def stage(self, text: str, units: float) -> None:
-        """A stage begins."""
-        self.progress.stage(self.prefix + text[:1].lower() + text[1:], units)
-
-    def tick(self, units: float) -> None:
-        """Some units are done."""
-        self.progress.tick(units)

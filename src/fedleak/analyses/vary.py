@@ -1,0 +1,198 @@
+"""What if one setting of the plan were different? Every attack over the values of one key."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+from msgspec import Meta
+
+from fedleak import pipeline
+from fedleak.analyses.analysis import Numbered, Point, closing, curve, measured, otherwise, play, said, vary
+from fedleak.errors import DataError, PlanError, did_you_mean
+from fedleak.pipeline import Progress
+from fedleak.plan.plan import Plan
+from fedleak.plan.read import refuse_twice
+from fedleak.population.prepare import prepare
+from fedleak.report.metrics import metric_name
+from fedleak.runs import digest, facts, fitting_model, runs
+from fedleak.score.assemble import label
+from fedleak.score.result import Analysis, Figure, Series
+from fedleak.score.score import Measured, applies
+
+__all__ = ["Vary"]
+
+TABLES = ("dataset", "population", "model", "federation", "inject")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tried:
+    """One value of the key: what was measured of every attack, and how good the model was."""
+
+    value: Any
+    scores: dict[tuple[str, str, str], Measured]  # (game, metric, attack)
+    utility: list[float]  # by seed
+    metric: str  # of the utility
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vary:
+    """Train the federation anew for every value of one key of the plan, and play all its attacks on each."""
+
+    name: ClassVar[str] = "vary"
+    summary: ClassVar[str] = "What if one setting of the plan were different?"
+
+    key: Annotated[str, Meta(description="a key of the plan with its table, for instance dataset.insertions")]
+    values: Annotated[
+        tuple[int | float | bool | str, ...], Meta(min_length=1, description="what it is set to, each in turn")
+    ]
+    metrics: Annotated[
+        tuple[str, ...],
+        Meta(description="what to draw; the first metric of every game, and its first distance, if empty"),
+    ] = ()
+
+    def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
+        """Train and attack what is missing, one value after the other; the plan's own value is its own federation."""
+        refuse_twice(list(self.values), f"analysis 'vary', {self.key}")
+        self._check_metrics(plan)
+        plans = [self._changed(plan, value) for value in self.values]  # all of them before any is trained
+        pipeline.train(vary(plan, attacks=plan.attacks, games=plan.games), out, progress, jobs)
+        tried = []
+        for place, (value, changed) in enumerate(zip(self.values, plans, strict=True), 1):
+            named = Numbered(progress, f"{place}/{len(plans)}, {self.key} = {value}: ")
+            own = changed.trained == plan.trained
+            folder = out if own else out / "analyses" / self.name / f"{self.key}-{_spelt(value)}"
+            tried.append(self._try(changed, value, folder, named, jobs))
+        columns = [self.key, "attack", "metric", "value", "low", "high", "chance", "people", tried[0].metric]
+        return Analysis(
+            name=self.name,
+            title=f"What if {self.key} were different?",
+            text=self._text(plan, tried),
+            columns=columns,
+            rows=[
+                [_shown(one.value), attack, metric_name(metric, game), *_numbers(found), float(np.mean(one.utility))]
+                for one in tried
+                for (game, metric, attack), found in one.scores.items()
+            ],
+            figures=self._figures(tried),
+        )
+
+    def _check_metrics(self, plan: Plan) -> None:
+        known = [metric for game in plan.games for metric in (*game.metrics, *game.distances)]
+        for metric in self.metrics:
+            if metric not in known:
+                raise PlanError(
+                    f"analysis 'vary': no game of this plan has a metric '{metric}'{did_you_mean(metric, known)}"
+                )
+
+    def _changed(self, plan: Plan, value: Any) -> Plan:
+        """The plan with this value; refused before anything is trained where that cannot be done."""
+        where = f"analysis 'vary', {self.key} = {value!r}"
+        table, _, key = self.key.partition(".")
+        if table not in TABLES:
+            raise PlanError(f"{where}: expected table.key, where the table is one of {', '.join(TABLES)}")
+        known = plan.resolved.get(table) or {}
+        if key not in known:
+            raise PlanError(f"{where}: [{table}] of this plan has no key '{key}'{did_you_mean(key, known)}")
+        if known[key] == value:
+            return vary(plan, attacks=plan.attacks, games=plan.games)
+        try:
+            changed = otherwise(plan, attacks=plan.attacks, games=plan.games, **{table: {key: value}})
+            fitting_model(changed, prepare(changed.dataset, changed.population, plan.seeds[0], inject=changed.inject))
+        except (PlanError, DataError) as error:
+            raise type(error)(f"{where}: {error}") from error
+        return changed
+
+    def _try(self, plan: Plan, value: Any, folder: Path, progress: Progress, jobs: int | None) -> _Tried:
+        """Measure every attack on the federation of one value, as the first adversary who can play it."""
+        scores: dict[tuple[str, str, str], Measured] = {}
+        for (attack, game, _), claims in zip(plan.plays, play(plan, folder, progress, jobs), strict=True):
+            for metric in (*game.metrics, *game.distances):
+                wanted = metric in self.metrics if self.metrics else metric in (game.metrics[0], *game.distances[:1])
+                place = (label(game, plan.games), metric, label(attack, plan.attacks))
+                if wanted and place not in scores and applies(claims, metric):
+                    scores[place] = measured(plan, claims, metric)
+        trained = [found for run in runs(plan, folder) if (found := facts(run)) is not None]
+        return _Tried(
+            value=value,
+            scores=scores,
+            utility=[found.utility for found in trained],
+            metric=trained[0].utility_metric,
+        )
+
+    def _text(self, plan: Plan, tried: Sequence[_Tried]) -> str:
+        first, last = tried[0], tried[-1]
+        ends = [
+            f"{attack}, {metric_name(metric, game)}: {said(first.scores[place])} at {_shown(first.value)}"
+            + (f", {said(last.scores[place])} at {_shown(last.value)}" if place in last.scores else "")
+            for place in first.scores
+            for game, metric, attack in [place]
+        ]
+        values = ", ".join(_shown(one.value) for one in tried)
+        return (
+            f"The federation is trained anew with {self.key} = {values}, all else as in the plan, and every "
+            f"attack is played on each. {'; '.join(ends)}. {closing(plan)}"
+        )
+
+    def _figures(self, tried: Sequence[_Tried]) -> list[Figure]:
+        numeric = all(isinstance(one.value, (int, float)) and not isinstance(one.value, bool) for one in tried)
+        x = [float(one.value) if numeric else float(place) for place, one in enumerate(tried)]
+        axis: dict[str, Any] = {
+            "kind": "lines" if numeric else "bars",
+            "x_label": self.key,
+            "x_ticks": None if numeric else [_shown(one.value) for one in tried],
+            "log_x": numeric and min(x) > 0 and max(x) / min(x) >= 8,
+        }
+        figures = []
+        for game, metric in dict.fromkeys(place[:2] for one in tried for place in one.scores):
+            name = metric_name(metric, game)
+            lines = []
+            for attack in dict.fromkeys(
+                place[2] for one in tried for place in one.scores if place[:2] == (game, metric)
+            ):
+                points = [
+                    Point(at, _shown(one.value), one.scores[game, metric, attack])
+                    for at, one in zip(x, tried, strict=True)
+                    if (game, metric, attack) in one.scores
+                ]
+                lines += curve(attack, points, chance=f"chance of {attack}")
+            # First the attacks, then what luck would give each of them.
+            lines.sort(key=lambda line: line.reference)
+            figures.append(
+                Figure(title=f"{name[:1].upper()}{name[1:]} over {self.key}", y_label=name, series=lines, **axis)
+            )
+        utility = Series(
+            name=tried[0].metric,
+            x=x,
+            y=[float(np.mean(one.utility)) for one in tried],
+            low=[min(one.utility) for one in tried],
+            high=[max(one.utility) for one in tried],
+        )
+        figures.append(
+            Figure(
+                title=f"Utility over {self.key}: the mean over seeds, and their range",
+                y_label=utility.name,
+                series=[utility],
+                **axis,
+            )
+        )
+        return figures
+
+
+def _numbers(found: Measured) -> list[str | float | None]:
+    return [found.value, found.low, found.high, found.chance, found.users]
+
+
+def _shown(value: Any) -> str:
+    """A value as a plan writes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _spelt(value: Any) -> str:
+    """A value as the name of a folder."""
+    text = _shown(value)
+    return text if re.fullmatch(r"[\w+-][\w.+-]{0,40}", text) else digest(value)[:12]
