@@ -13,8 +13,9 @@ from fedleak.attacks.records.eavesdrop import Eavesdrop, rank_sum, spearman
 from fedleak.attacks.records.strong import EavesdropStrong, evidence
 from fedleak.errors import PlanError
 from fedleak.plan.read import playable
+from fedleak.population.secret_formats import parse
 from fedleak.testing import measured, play
-from fedleak.testing_records import write_secrets
+from fedleak.testing_records import RECORDS, write_secrets
 from fedleak.views.adversaries import EAVESDROPPER, GLOBAL_MODEL_CLIENT
 
 
@@ -50,8 +51,11 @@ def test_the_baseline_names_the_same_for_everybody_and_eavesdropping_does_not(tm
 
 def test_what_is_named_is_different_records_of_the_format(tmp_path: Path) -> None:
     run = write_secrets(tmp_path, 0, leak=True)
+    form = parse(RECORDS.form)
     for ranking in play(Eavesdrop(), EAVESDROPPER, run, 0).claims:
-        assert len({record.tobytes() for record in ranking}) == 50
+        records = {"".join(RECORDS.characters[i] for i in record if i) for record in ranking}
+        assert len(records) == 50
+        assert all(record in form for record in records)
 
 
 def test_a_device_is_not_credited_with_what_its_companion_brings() -> None:

@@ -6,6 +6,7 @@ import json
 import lzma
 import zipfile
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 from fedleak.core import Task, derive
 from fedleak.errors import DataError
 from fedleak.plan.plan import PopulationPlan
+from fedleak.population import fingerprint
 from fedleak.population.datasets.blog import Blog
 from fedleak.population.datasets.blog_corpus import read
 from fedleak.population.examine import twin_groups
@@ -43,13 +45,16 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "blog"
 
 
+ONLY = "only here " + "zzz " * 9  # what somebody else wrote who also reposts a user
+
+
 @pytest.fixture
 def extracts(folder: Path) -> Path:
     """Users 1, 2 and 3, of whom 3 reposts 1 in another order; strangers, of whom 90 reposts user 2."""
     users = [row(u, i, post((u, i)), f"2004-01-{i + 1:02}") for u in "12" for i in range(12)]
     users += [row("3", 11 - i, post(("1", i)), None) for i in reversed(range(12))]
     others = [row(str(90 + p), i, post((90 + p, i)), "2004-05-05") for p in range(1, 30) for i in range(3)]
-    others += [row("90", i, post(("2", i)) if i == 0 else "only here " + "zzz " * 9, None) for i in range(3)]
+    others += [row("90", i, post(("2", i)) if i == 0 else ONLY, None) for i in range(3)]
     write(folder / "blog_100users_200posts.jsonl.xz", users)
     write(folder / "blog_background_2000users_10posts.jsonl.xz", others)
     (folder / "blog_users.csv").write_text("user,gender,age\n1,female,16\n2,male,41\n3,female,16\n")
@@ -82,10 +87,17 @@ def test_twins_are_found_though_their_posts_are_in_another_order(extracts: Path)
 
 
 def test_nobody_in_the_background_posts_what_a_user_posted(extracts: Path) -> None:
-    assert "zzz" not in SMALL.load(0).outputs_named
-    population = SMALL.load(0)
-    assert population.background is not None
-    assert len(population.background) <= 300
+    background = SMALL.load(0).background
+    assert background is not None
+    written = fingerprint.of_texts([*(post((u, i)) for u in "12" for i in range(12)), ONLY])
+    assert not fingerprint.shared(fingerprint.of(background), written).any()
+    assert len(background) == 29 * 3 * 2, "two sentences of every post: no other stranger was left out by the draw"
+
+
+def test_the_background_is_no_larger_than_asked_for(extracts: Path) -> None:
+    background = replace(SMALL, background=100).load(0).background
+    assert background is not None
+    assert len(background) == 100
 
 
 def test_another_seed_draws_other_posts_and_the_same_seed_the_same(extracts: Path) -> None:

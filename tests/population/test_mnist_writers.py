@@ -67,6 +67,10 @@ def test_per_class_keeps_exactly_as_many_of_every_digit(small: Path) -> None:
 def test_a_writer_short_of_a_digit_becomes_background(small: Path) -> None:
     population = MnistWriters(min_digits=2, per_class=2).load(0)
     assert [user.id for user in population.users] == ["writer-7", "writer-8"]
+    assert population.background is not None
+    images = read_idx(small / "train-images-idx3-ubyte.gz")
+    rows = read_idx(small / "qmnist-train-labels-idx2-int.gz")
+    assert np.allclose(population.background.x[:, 0] * 255, images[rows[:, 2] == 9])
 
 
 def test_missing_files_are_named_with_where_to_get_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-from people import Given, examples, user
+from people import Given, examples, numbers, user
 
 from fedleak.core import UserId
 from fedleak.plan.plan import PopulationPlan
@@ -73,13 +73,17 @@ class Observed(Given):
 
 
 def test_the_truth_is_about_private_data_and_the_public_examples_are_other_peoples() -> None:
-    users = tuple(user(f"u{i}", [1000 * (i + 1) + 2 * n + (i == 0) for n in range(1, 11)]) for i in range(4))
-    data = Observed(users=users, background=examples(range(9001, 9007)))
+    # All odd, all even, and half of each: divided into five and five, whose private ones are then not half.
+    users = (user("u0", range(1001, 1021, 2)), user("u1", range(2002, 2022, 2)), user("u2", range(3001, 3011)))
+    data = Observed(users=users, background=examples([*range(9001, 9007), 2002]))
     real, control = (prepare(data, PopulationPlan(), 0, iid=iid) for iid in (False, True))
-    assert real.traits == {UserId(f"u{i}"): {"odd": 1.0 if i == 0 else 0.0} for i in range(4)}
+    private = numbers(real.shares[2].private)
+    mixed = sum(number % 2 for number in private) / len(private)
+    assert len(private) == 5
+    assert real.traits == {UserId("u0"): {"odd": 1.0}, UserId("u1"): {"odd": 0.0}, UserId("u2"): {"odd": mixed}}
     assert control.traits == real.traits, "who fits is a fact about people; the control mixes their data only"
     assert real.public is not None
-    assert real.public.x[:, 0].tolist() == [9001, 9002, 9003, 9004, 9005, 9006]
+    assert numbers(real.public) == [9001, 9002, 9003, 9004, 9005, 9006], "2002 is the second user's"
     assert real.shows["odd"].tolist() == [1, 0, 1, 0, 1, 0]
 
 
