@@ -67,7 +67,7 @@ def attack(plan: Plan, out: Path, progress: Progress, jobs: int | None = None) -
         every = [
             (i, play)
             for i, run in enumerate(runs(plan, out))
-            if run.variant.control != "decoys"  # only marked again
+            if run.variant.played
             for play in range(len(plan.plays))
         ]
         progress.stage(f"Playing {len(every)} attacks", len(every))

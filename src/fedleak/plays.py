@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fedleak.core import derive
+from fedleak.core import UserId, derive
 from fedleak.errors import AttackError, TraceError
 from fedleak.games.game import Asked, Claims
 from fedleak.runs import Run, digest, facts
 from fedleak.score.assemble import settings_key
 from fedleak.score.score import Played
+from fedleak.score.tally import derangement
 from fedleak.trace.files import private_folder, read_whole, write_atomic
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
@@ -30,7 +32,7 @@ def claims_path(run: Run, attack: Any, game: Any, adversary: Any) -> Path:
     So has another budget of memory: with less of it, an attack may see a sketch of the updates only.
     """
     key = digest([settings_key(attack, game, adversary), run.memory])[:8]
-    # Decoys are only marked against: what was claimed is the same.
+    # Other controls are only marked otherwise: what was claimed is the same.
     control = "-permuted" if run.variant.control == "permuted" else ""
     return run.folder / "claims" / f"{attack.name}-{key}@{adversary.name}{control}.npy"
 
@@ -42,8 +44,17 @@ def asked(run: Run, game: Any) -> Asked:
         if not truth.decoys:
             raise AttackError(f"{run.folder}: control 'decoys', but none were drawn; set decoys = true in [dataset]")
         truth = replace(truth, secrets=truth.decoys)
+    if run.variant.control == "another":
+        truth = replace(truth, secrets=exchanged(truth.secrets, derive(run.seed, "another")))
     found: Asked = game.ask(trace, truth, Prior.load(run.folder / "prior"), derive(run.seed, "game", game.name))
     return found
+
+
+def exchanged(secrets: Mapping[UserId, tuple[str, ...]], rng: np.random.Generator) -> dict[UserId, tuple[str, ...]]:
+    """Give everybody the secrets of somebody else."""
+    owners = sorted(secrets)
+    order = derangement(len(owners), rng) if len(owners) > 1 else range(len(owners))
+    return {owner: secrets[owners[other]] for owner, other in zip(owners, order, strict=True)}
 
 
 def play(run: Run, attack: Any, game: Any, adversary: Any, *, workers: int = 1) -> Played:

@@ -54,6 +54,11 @@ class Variant:
         return self.control in (None, "iid")
 
     @property
+    def played(self) -> bool:
+        """Whether attacks are played for it; other controls mark the same claims against something else."""
+        return self.control not in ("decoys", "another")
+
+    @property
     def label(self) -> str:
         """A short name for folders: `plain`, `iid`, or the defence with a digest of its settings."""
         if self.control:

@@ -19,7 +19,7 @@ PLAN = """
 seeds = [0]
 population = { prior = "none" }
 model = { name = "char-lm", embedding = 8, hidden = 32 }
-audit = { adversaries = ["eavesdropper"], controls = ["decoys", "permuted"] }
+audit = { adversaries = ["eavesdropper"], controls = ["decoys", "permuted", "another"] }
 attack = [{ name = "exposure-baseline" }, { name = "eavesdrop" }]
 
 [dataset]
@@ -66,7 +66,12 @@ def test_secrets_are_found_attributed_and_kept_only_in_the_truth(fedleak: Run, p
     assert scores["eavesdrop", None, "top1"]["value"] >= 0.5
     assert scores["exposure-baseline", None, "top1"]["value"] <= 0.25
     assert scores["eavesdrop", "decoys", "extracted"]["value"] == 0
-    for control in ("decoys", "permuted"):
+    # Another's secret is in the model as well, but not for this device.
+    assert scores["eavesdrop", "another", "extracted"]["value"] == extracted["value"]
+    assert scores["eavesdrop", "another", "top1"]["value"] < scores["eavesdrop", None, "top1"]["value"] / 2
+    distances = [scores["eavesdrop", control, "distance1"] for control in (None, "decoys")]
+    assert distances[0]["high"] < distances[0]["chance"] and distances[1]["high"] >= distances[1]["chance"]
+    for control in ("decoys", "permuted", "another"):
         assert scores["eavesdrop", control, "top1"]["low"] <= scores["eavesdrop", control, "top1"]["chance"]
     # The controls trained nothing of their own.
     assert [folder.name for folder in (out / "runs").iterdir()] == ["plain"]

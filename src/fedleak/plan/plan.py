@@ -143,11 +143,12 @@ class AuditPlan:
         tuple[str, ...], Meta(min_length=1, description="who attacks (fedleak list adversaries)")
     ] = ("anonymous-server",)
     controls: Annotated[
-        tuple[Literal["iid", "decoys", "permuted"], ...],
+        tuple[Literal["iid", "decoys", "permuted", "another"], ...],
         Meta(
             description="audits that must show no leak: iid, of a population with nothing personal in it; and of "
-            "secrets decoys, marked against records that nobody holds, and permuted, where the adversary is told in "
-            "the wrong order who took part, and which of its own records stands where"
+            "secrets decoys, marked against records that nobody holds; permuted, where the adversary is told in the "
+            "wrong order who took part, and which of its own records stands where; and another, where what is claimed "
+            "of a device is marked against another owner's secret"
         ),
     ] = ("iid",)
     adaptive: Annotated[

@@ -65,7 +65,8 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     seeds: list[int]
     defence: dict[str, Any] | None = None  # {"name": ..., settings ...}
     # "iid": the same audit of users with nothing personal in their data; "decoys": the same claims marked against
-    # records that nobody holds; "permuted": the same attack, told in the wrong order which devices took part
+    # records that nobody holds; "permuted": the same attack, told in the wrong order which devices took part;
+    # "another": the same claims, each device's marked against the secret of another one's owner
     # and which of its own records stands where
     control: str | None = None
     utility: Utility | None = None
