@@ -8,6 +8,7 @@ import pytest
 from secrets_small import secrets_plan
 from small import Silent, column, made, small
 
+from command_line import TINY, Run
 from fedleak import pipeline
 from fedleak.analyses.vary import Vary
 from fedleak.errors import DataError, PlanError
@@ -76,6 +77,15 @@ def test_a_bad_key_or_value_is_named_before_anything_is_trained(
 ) -> None:
     with pytest.raises(error, match=says):
         made(look, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_audit_refuses_a_bad_value_before_it_trains_the_plans_own(fedleak: Run, tmp_path: Path) -> None:
+    (tmp_path / "bad.toml").write_text(
+        TINY + '[[analysis]]\nname = "vary"\nkey = "federation.rounds"\nvalues = [5, -5]\n'
+    )
+    done = fedleak("audit", "bad.toml", "--out", "out")
+    assert done.returncode == 1 and "federation.rounds = -5" in done.stderr
     assert not (tmp_path / "out").exists()
 
 

@@ -33,6 +33,7 @@ __all__ = [
     "OfAttack",
     "Point",
     "analyse",
+    "check",
     "base_game",
     "chosen",
     "closing",
@@ -65,6 +66,16 @@ class OfAttack:
     """An analysis of one attack of the plan."""
 
     attack: Annotated[str, Meta(description="which attack of the plan; the first that fits if absent")] | None = None
+
+
+def check(plan: Plan) -> None:
+    """Refuse an analysis of the plan that would otherwise be refused after hours of training.
+
+    Only an analysis that changes the plan has something to check beforehand, and then a method of this name.
+    """
+    for look in plan.analyses:
+        if hasattr(look, "check"):
+            look.check(plan)
 
 
 def analyse(look: Analyser, plan: Plan, out: Path, progress: Progress, jobs: int | None = None) -> Analysis:

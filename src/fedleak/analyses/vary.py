@@ -57,9 +57,7 @@ class Vary:
 
     def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
         """Train and attack what is missing, one value after the other; the plan's own value is its own federation."""
-        refuse_twice(list(self.values), f"analysis 'vary', {self.key}")
-        self._check_metrics(plan)
-        plans = [self._changed(plan, value) for value in self.values]  # all of them before any is trained
+        plans = self.check(plan)
         pipeline.train(vary(plan, attacks=plan.attacks, games=plan.games), out, progress, jobs)
         tried = []
         for place, (value, changed) in enumerate(zip(self.values, plans, strict=True), 1):
@@ -81,16 +79,18 @@ class Vary:
             figures=self._figures(tried),
         )
 
-    def _check_metrics(self, plan: Plan) -> None:
+    def check(self, plan: Plan) -> list[Plan]:
+        """The plan with each of the values; what cannot be done is refused before anything is trained."""
+        refuse_twice(list(self.values), f"analysis 'vary', {self.key}")
         known = [metric for game in plan.games for metric in (*game.metrics, *game.distances)]
         for metric in self.metrics:
             if metric not in known:
                 raise PlanError(
                     f"analysis 'vary': no game of this plan has a metric '{metric}'{did_you_mean(metric, known)}"
                 )
+        return [self._changed(plan, value) for value in self.values]
 
     def _changed(self, plan: Plan, value: Any) -> Plan:
-        """The plan with this value; refused before anything is trained where that cannot be done."""
         where = f"analysis 'vary', {self.key} = {value!r}"
         table, _, key = self.key.partition(".")
         if table not in TABLES:

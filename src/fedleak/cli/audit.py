@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from fedleak import pipeline
-from fedleak.analyses.analysis import analyse
+from fedleak.analyses.analysis import analyse, check
 from fedleak.cli.options import bar, console, full_option, jobs_option, opened, out_option, plan_argument
 from fedleak.report import json, terminal
 from fedleak.score.result import Audit
@@ -31,6 +31,7 @@ def command(plan: str, full: bool, out: Path | None, jobs: int | None) -> int:
       fedleak audit my-plan.toml --out results/
     """
     chosen, folder = opened(plan, out, full)
+    check(chosen)
     with bar() as progress:
         result = pipeline.audit(chosen, folder, progress, jobs)
         for look in chosen.analyses:
