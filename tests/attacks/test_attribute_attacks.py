@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ import pytest
 from fedleak.attacks.attribute.mlp import AttributeJoint, AttributeMlp
 from fedleak.attacks.attribute.words import AttributeWords, vocabulary
 from fedleak.attacks.deanonymize.joint import Joint
-from fedleak.attacks.network import Network, fit
+from fedleak.attacks.network import Network, Predict, fit
 from fedleak.core import FloatArray, IntArray, Task, UserId, derive
 from fedleak.errors import AttackError
 from fedleak.federation.federation import devices, initial, train
@@ -21,7 +23,7 @@ from fedleak.games.game import Questions
 from fedleak.plan.plan import FederationPlan
 from fedleak.population.population import Examples, Share, User
 from fedleak.score.score import Played, measure
-from fedleak.testing import planted_trace, play, weakest
+from fedleak.testing import USERS, planted_trace, play, weakest
 from fedleak.trace.header import Header
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
@@ -125,10 +127,30 @@ def test_words_give_the_group_of_people_away_who_were_never_seen(text: tuple[Pat
     assert found.low > found.chance
 
 
-def test_learning_identity_beside_it_changes_what_is_learnt(tmp_path: Path) -> None:
-    run = planted_trace(tmp_path, 0)
-    alone, joint = (play(a, weakest(a), run, 0).claims for a in (AttributeMlp(epochs=5), AttributeJoint(epochs=5)))
-    assert alone.shape == joint.shape and not np.allclose(alone, joint)
+@pytest.mark.parametrize("attack", [AttributeJoint(epochs=20), Joint(epochs=20)], ids=lambda attack: attack.name)
+def test_one_network_learns_who_sent_an_update_and_of_which_group_they_are(
+    attack: AttributeJoint | Joint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered: list[list[FloatArray]] = []
+
+    def watched(*given: Any) -> Predict:
+        """The network itself, of whose answers the attack claims only the first."""
+        predict = fit(*given)
+
+        def answer(asked: FloatArray) -> list[FloatArray]:
+            answered.append(predict(asked))
+            return answered[-1]
+
+        return answer
+
+    monkeypatch.setattr(sys.modules[type(attack).run.__module__], "fit", watched)
+    played = play(attack, weakest(attack), planted_trace(tmp_path, 0), 0)
+    (heads,) = answered
+    assert played.who is not None
+    group, person = heads if attack.game == "attribute" else reversed(heads)
+    assert group.shape[1] == 2 and (group.argmax(1) == played.who % 2).mean() > 0.65
+    assert person.shape[1] == USERS and (person.argmax(1) == played.who).mean() > 0.3
+    np.testing.assert_array_equal(played.claims, heads[0])
 
 
 def test_questions_of_another_game_are_refused(tmp_path: Path) -> None:
