@@ -21,7 +21,6 @@ from fedleak.trace.files import private_folder, read_whole, write_atomic
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth
-from fedleak.views.view import View
 
 __all__ = ["asked", "play", "attack_run", "is_played", "played"]
 
@@ -60,17 +59,15 @@ def exchanged(secrets: Mapping[UserId, tuple[str, ...]], rng: np.random.Generato
 def play(run: Run, attack: Any, game: Any, adversary: Any, *, workers: int = 1) -> Played:
     """Let an attack answer a game's questions about a run, through the eyes of an adversary."""
     given = asked(run, game)
-    view = View(
+    view, questions = given.look(
         run.folder / "trace",
         adversary,
-        given.shadow,
-        injected=given.injected,
         shuffled=derive(run.seed, "permuted") if run.variant.control == "permuted" else None,
         memory=run.memory,
         workers=workers,
     )
     rng = derive(run.seed, "attack", attack.name, adversary.name)
-    claims = game.check(np.asarray(attack.run(view, given.prior, given.questions, rng)), given.questions, attack.name)
+    claims = game.check(np.asarray(attack.run(view, given.prior, questions, rng)), questions, attack.name)
     return beside_the_truth(run, claims, game, given)
 
 

@@ -41,14 +41,17 @@ from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth
 from fedleak.trace.writer import TraceWriter
 from fedleak.views.adversaries import Adversary, everyone
-from fedleak.views.view import View
 
 __all__ = ["ContractBroken", "check_attack", "null_trace", "planted_trace"]
 
 USERS, ROUNDS, PER_ROUND, CLASSES, INPUTS = 12, 40, 8, 10, 6
 ABOUT: tuple[Mapping[str, str], ...] = tuple({"group": ("even", "odd")[i % 2]} for i in range(USERS))
-# What games ask that cannot be played without being told.
-SETTINGS: Mapping[str, Mapping[str, Any]] = {"attribute": {"attribute": "group"}, "profile": {"trait": "marked"}}
+# What games ask that cannot be played without being told, or with half of so few people.
+SETTINGS: Mapping[str, Mapping[str, Any]] = {
+    "attribute": {"attribute": "group"},
+    "profile": {"trait": "marked"},
+    "cross-modal": {"learn_from": "everyone"},
+}
 LAYOUT: Layout = (
     Layer("hidden", (("weight", (8, INPUTS)), ("bias", (8,)))),
     Layer("out", (("weight", (CLASSES, 8)), ("bias", (CLASSES,)))),
@@ -120,9 +123,9 @@ def play(attack: Attack, adversary: Adversary, run: Path, seed: int, *, shuffled
     game = registry.load("game", attack.game)(**SETTINGS.get(attack.game, {}))
     trace, truth, prior = Trace.open(run / "trace"), Truth.load(run / "truth"), Prior.load(run / "prior")
     asked: Asked = game.ask(trace, truth, prior, derive(seed, "game"))
-    questions, answers = asked.questions, asked.answers
+    answers = asked.answers
     order = derive(seed, "contract", "shuffled") if shuffled else None
-    view = View(run / "trace", adversary, asked.shadow, injected=asked.injected, shuffled=order)
+    view, questions = asked.look(run / "trace", adversary, shuffled=order)
     claims = attack.run(view, asked.prior, questions, derive(seed, "contract"))
     claims = game.check(np.asarray(claims), questions, attack.name)
     # People of different seeds are different people, whatever they are called.

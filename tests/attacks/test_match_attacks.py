@@ -27,7 +27,7 @@ from fedleak.trace.truth import Truth
 from fedleak.views.adversaries import ANONYMOUS_SERVER
 from fedleak.views.view import View
 
-ON_PAIRS: list[Any] = [MatchMlp(epochs=5), Siamese(epochs=5), Cosine()]
+ON_PAIRS: list[Any] = [MatchMlp(epochs=15), Siamese(epochs=5), Cosine()]
 LEARNERS: list[Any] = [MatchMlp(epochs=1), Siamese(epochs=1), MatchText(epochs=1)]
 
 

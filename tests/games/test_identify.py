@@ -13,6 +13,8 @@ from fedleak.testing import USERS, planted_trace
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth
+from fedleak.views.adversaries import ANONYMOUS_SERVER, SERVER, Adversary
+from fedleak.views.view import View
 
 
 @pytest.fixture(scope="module")
@@ -90,3 +92,22 @@ def test_a_prior_of_somebody_outside_the_federation_is_refused(run: Path) -> Non
     )
     with pytest.raises(AttackError, match=r"1 people who have no device in the federation \(first: nobody\)"):
         Identify().ask(Trace.open(run / "trace"), Truth.load(run / "truth"), more, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("adversary", [ANONYMOUS_SERVER, SERVER])
+def test_the_view_holds_what_is_labelled_or_asked_about_and_nothing_else(run: Path, adversary: Adversary) -> None:
+    # Rows that nobody asks about would show who is a stranger, and handles would lead from one label to all of them.
+    for game in (Identify(seen=0.5), Identify(labelled=1), Identify(labelled_rounds=(1, 3)), Identify()):
+        asked = ask(run, game)
+        view, questions = asked.look(run / "trace", adversary)
+        updates = view.updates
+        known = np.flatnonzero(updates.shadow >= 0)
+        assert sorted([*known, *questions.updates]) == list(range(len(updates)))
+        whole = View(run / "trace", adversary).updates.layer("out")
+        assert np.array_equal(updates.layer("out")[questions.updates], whole[asked.questions.updates])
+        assert np.array_equal(updates.shadow[known], asked.shadow[asked.shadow >= 0])
+
+
+def test_what_is_taken_of_a_prior_does_not_lead_to_the_rest(run: Path) -> None:
+    taken = ask(run, Identify(seen=0.5)).prior
+    assert all(examples.x.base is None for examples in taken.examples)

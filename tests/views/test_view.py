@@ -286,3 +286,31 @@ def test_a_damaged_layer_is_found_before_an_attack_uses_it(trace: Path) -> None:
     updates.layer("in")
     with pytest.raises(TraceError, match=r"update-001\.bin is damaged in round 1"):
         updates.layer("out")
+
+
+def test_an_update_that_is_there_for_the_experiment_only_is_not_in_the_view(trace: Path) -> None:
+    rows = np.array([0, 2, 3, 7, 11])
+    whole, part = View(trace, SERVER).updates, View(trace, SERVER, rows=rows).updates
+    assert len(part) == 5
+    for column in ("round", "handle", "shadow", "size"):
+        np.testing.assert_array_equal(getattr(part, column), getattr(whole, column)[rows])
+    np.testing.assert_array_equal(part.layer("in"), whole.layer("in")[rows])
+    for step in (1, 2, 5, 100):
+        np.testing.assert_array_equal(np.concatenate(list(part.blocks("in", step))), part.layer("in"))
+
+
+def test_what_is_hidden_cannot_be_found_by_its_checksum(trace: Path) -> None:
+    # Few devices a round: whoever has the checksum of a column can try all its orders.
+    behind = View(trace, ANONYMOUS_SERVER)._trace
+    assert behind.header.devices == () and behind.header.shadow == ()
+    tables = [table.sight for table in behind.header.tables()]
+    for sight in ("device", "size", "dropped"):
+        assert not behind._log.crc[:, tables.index(sight)].any()
+    assert View(trace, EAVESDROPPER)._trace.header.devices
+
+
+def test_a_game_that_labels_updates_itself_keeps_the_real_labels_closed(trace: Path) -> None:
+    view = View(trace, ANONYMOUS_SERVER, np.full(12, -1))
+    assert (view.updates.shadow == -1).all()
+    with pytest.raises(NotVisible):
+        _ = view._trace.shadow

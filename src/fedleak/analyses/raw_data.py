@@ -204,7 +204,9 @@ def record(prepared: Prepared, run: Run, size: int, sets: int) -> None:
     nothing = {"raw": np.zeros(width, dtype=np.float32)}
     writer.start(nothing)
     for number in range(rounds):
-        present = np.asarray([place for place, chosen in enumerate(drawn) if len(chosen) > number], dtype=np.int64)
+        here = [place for place, chosen in enumerate(drawn) if len(chosen) > number]
+        # As in a federation, the order says nothing about who sent what.
+        present = derive(run.seed, "order", number).permutation(np.asarray(here, dtype=np.int64))
         means = [raw.rows(members[place].data.take(drawn[place][number])).mean(axis=0) for place in present]
         writer.append(
             Round(

@@ -21,7 +21,8 @@ from fedleak.core import IntArray, Task
 from fedleak.errors import AttackError
 from fedleak.games.game import Answers, Asked, OptionGame, Questions
 from fedleak.games.identify import anonymous, draw_people, relabel, senders
-from fedleak.games.match import SAME, draw_pairs
+from fedleak.games.match import SAME
+from fedleak.games.pairs import between_sides
 from fedleak.population.captions import describe, tokens
 from fedleak.population.population import Examples
 from fedleak.trace.prior import Prior
@@ -71,14 +72,15 @@ class CrossModal(OptionGame):
                 f"{len(asked)} to ask about; needed are two and two. Change it ([[game]]), or take more users"
             )
         rows = rows[np.isin(sender[rows], asked)]
-        # Text has no round, so any two updates can be swapped.
-        candidate, second, right = draw_pairs(
-            [sender[[row]] for row in rows], sender[rows], np.zeros_like(rows), self.pairs, rng
+        candidate, updates, right = between_sides(
+            [np.asarray([person]) for person in range(people)],
+            [rows[sender[rows] == person] for person in range(people)],
+            self.pairs,
+            rng,
         )
         if len(right) == 0:
             raise AttackError(f"{trace.folder}: fewer than two of the {len(asked)} people asked about sent an update")
         kept = np.union1d(asked, learnt)
-        updates = rows[second]
         return Asked(
             questions=Described(updates=updates, options=(SAME,), candidate=np.searchsorted(kept, candidate)),
             answers=Answers(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
@@ -14,6 +15,8 @@ from fedleak.errors import AttackError
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth
+from fedleak.views.adversaries import Adversary
+from fedleak.views.view import View
 
 __all__ = ["Claims", "Questions", "Answers", "Asked", "Game", "OptionGame"]
 
@@ -61,6 +64,30 @@ class Asked:
     shadow: IntArray  # (updates of the trace,): which of that prior's candidates an update stands for; -1: nobody's
     # Device -> the record that was placed in its data; for the view, which shows it only to who has the power.
     injected: Mapping[str, str] = field(default_factory=dict)
+
+    def look(self, trace_folder: Path, adversary: Adversary, **means: Any) -> tuple[View, Questions]:
+        """The view in which the questions are asked, and the questions by the rows of that view.
+
+        Updates that are neither labelled nor asked about are in the trace for the experiment's sake only: devices on
+        the prior data of people of whom this adversary has none, labelled updates beyond the number it is given. To
+        see them, and that they are not asked about, would tell who is a stranger.
+        """
+        if not self.questions.updates.size:
+            return View(trace_folder, adversary, self.shadow, injected=self.injected, **means), self.questions
+        shown = self.shadow >= 0
+        shown[self.questions.updates] = True
+        rows = np.flatnonzero(shown)
+        questions = replace(self.questions, updates=np.searchsorted(rows, self.questions.updates))
+        everything = len(rows) == len(self.shadow)
+        view = View(
+            trace_folder,
+            adversary,
+            self.shadow[rows],
+            rows=None if everything else rows,
+            injected=self.injected,
+            **means,
+        )
+        return view, questions
 
 
 class Game(Protocol):

@@ -69,7 +69,8 @@ class Prior:
         return replace(
             self,
             candidates=tuple(self.candidates[i] for i in candidates),
-            examples=tuple(self.examples[i] for i in candidates),
+            # Copies: a slice of the whole would lead back to everybody's.
+            examples=tuple(self.examples[i].take(np.arange(len(self.examples[i]))) for i in candidates),
             attributes=tuple(self.attributes[i] for i in candidates) if self.attributes else (),
             background=None,
             records=None,

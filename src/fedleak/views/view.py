@@ -39,6 +39,7 @@ class View:
         adversary: Adversary,
         shadow: IntArray | None = None,
         *,
+        rows: IntArray | None = None,
         injected: Mapping[str, str] | None = None,
         shuffled: np.random.Generator | None = None,
         memory: int = 2000,
@@ -46,6 +47,8 @@ class View:
     ) -> None:
         """Open a trace; `shadow` says which updates stand for whom, where a game gives the adversary less to know.
 
+        `rows` are the updates that this adversary gets to see, if not all: some may be in the trace for the sake of
+        the experiment only. `shadow` is about those.
         `injected` are the records that were placed in the data of devices; only an adversary with the power gets to
         see them. `shuffled` is for a control: which devices took part is told of the rounds in a wrong order, so that
         it has nothing to do with the snapshots any more, and each injected record is said to be at another device.
@@ -55,8 +58,10 @@ class View:
         self.adversary = adversary
         self.memory = memory
         self.workers = workers
-        self._shadow = shadow
+        self._shadow, self._rows = shadow, rows
         only = frozenset[str]().union(*(_OPENS[sight] for sight in adversary.sights))
+        if shadow is not None:
+            only -= {"shadow"}
         self._trace = Trace.open(trace_folder, only)
         if not self._trace.finished:
             raise TraceError(
@@ -129,7 +134,7 @@ class View:
                 f"adversary '{self.adversary.name}' would see {plain(Sight.UPDATES)}, "
                 "but this run's channel lets only sums through, so nobody does"
             )
-        return Updates(self._trace, self.adversary.sights, self._shadow)
+        return Updates(self._trace, self.adversary.sights, self._shadow, self._rows)
 
     def _require(self, sight: Sight) -> None:
         if self.adversary.lacks(sight):
@@ -141,12 +146,15 @@ class View:
 
 
 class Updates:
-    """All updates of a run in columns, one row each, in an order that says nothing about who sent them."""
+    """The updates of a run in columns, one row each, in an order that says nothing about who sent them."""
 
-    def __init__(self, trace: Trace, sights: Sight, shadow: IntArray | None = None) -> None:
+    def __init__(
+        self, trace: Trace, sights: Sight, shadow: IntArray | None = None, rows: IntArray | None = None
+    ) -> None:
         self._trace = trace
         self._sights = sights
         self._shadow = shadow
+        self._rows = rows  # in rising order; None: all of them
 
     def __len__(self) -> int:
         return len(self.round)
@@ -154,13 +162,13 @@ class Updates:
     @cached_property
     def round(self) -> IntArray:
         """The round of each update."""
-        return _frozen(self._trace.round)
+        return _frozen(self._cut(self._trace.round))
 
     @cached_property
     def handle(self) -> npt.NDArray[np.uint64]:
         """Who sent each update: a number that stays with its device, or a fresh one for every update."""
         if Sight.LINKS in self._sights:
-            return _frozen(self._trace.device.astype(np.uint64))
+            return _frozen(self._cut(self._trace.device).astype(np.uint64))
         # The row number through a bijection: no two updates can share a handle, and none depends on its sender.
         key = np.uint64(zlib.crc32(self._trace.header.fingerprint.encode()))
         return _frozen(_scramble(np.arange(len(self), dtype=np.uint64) + (key << np.uint64(32))))
@@ -170,30 +178,40 @@ class Updates:
         """Which candidate's data an update was trained on, where the adversary's own device sent it; else -1."""
         if self._shadow is not None:
             return _frozen(self._shadow.astype(np.int64))
-        return _frozen(self._trace.shadow.astype(np.int64))
+        return _frozen(self._cut(self._trace.shadow).astype(np.int64))
 
     @cached_property
     def size(self) -> IntArray | None:
         """How many examples each update was trained on; None if the adversary is not told."""
         if Sight.SIZES not in self._sights:
             return None
-        return _frozen(self._trace.size.astype(np.int64))
+        return _frozen(self._cut(self._trace.size).astype(np.int64))
 
     def layer(self, name: str) -> FloatArray:
         """One layer of every update, (updates, size), read-only; mapped from disk where it is stored as float32."""
-        if self._trace.header.dtype == "float32":
+        if self._trace.header.dtype == "float32" and self._rows is None:
             return self._trace.updates(name)
         size = next((layer.size for layer in self._trace.header.layout if layer.name == name), 0)
         values = np.empty((len(self), size), np.float32)
         start = 0
-        for block in self._trace.blocks(name):
+        for block in self.blocks(name):
             values[start : start + len(block)] = block
             start += len(block)
         return _frozen(values)
 
     def blocks(self, name: str, rows: int | None = None) -> Iterator[FloatArray]:
         """The same some rows at a time, for what does not fit in memory."""
-        return self._trace.blocks(name, rows)
+        if self._rows is None:
+            yield from self._trace.blocks(name, rows)
+            return
+        start = 0
+        for block in self._trace.blocks(name, rows):
+            first, last = np.searchsorted(self._rows, [start, start + len(block)])
+            yield block[self._rows[first:last] - start]
+            start += len(block)
+
+    def _cut(self, column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return column if self._rows is None else column[self._rows]
 
 
 def _frozen(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
