@@ -93,6 +93,9 @@ def test_it_is_asked_about_secrets_only(folder: Path, tmp_path: Path) -> None:
         made(Exposure(), tmp_path / "out", small())
     with pytest.raises(PlanError, match="no attack 'eavesdorp' that searches; did you mean 'eavesdrop'"):
         made(Exposure(attack="eavesdorp"), folder / "out", secrets_plan(folder))
+    listed = secrets_plan(folder, game=[{"name": "extract", "listed": 100}])
+    with pytest.raises(PlanError, match="hands out a list with the answers"):
+        made(Exposure(), tmp_path / "out", listed)
 
 
 def test_without_decoys_there_is_nothing_to_compare_with(tmp_path: Path) -> None:

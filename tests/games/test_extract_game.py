@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedleak.attacks.records.eavesdrop import Eavesdrop
 from fedleak.errors import AttackError
 from fedleak.games.extract import Extract, RecordQuestions
 from fedleak.games.game import Asked
@@ -16,6 +17,8 @@ from fedleak.testing_records import HOLDERS, RECORDS, write_secrets
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth
+from fedleak.views.adversaries import EAVESDROPPER
+from fedleak.views.view import View
 
 
 @pytest.fixture(scope="module")
@@ -79,3 +82,37 @@ def test_claims_must_be_rankings_of_texts(run: Path) -> None:
     gap[0, 0, 3] = 0
     with pytest.raises(AttackError, match="goes on after its end"):
         game.check(gap, questions, "mine")
+
+
+def test_a_list_that_is_handed_out_holds_the_answers_and_says_so(run: Path) -> None:
+    game = Extract(listed=40)
+    asked = ask(run, game)
+    assert isinstance(asked.questions, RecordQuestions)
+    listed = asked.questions.listed
+    assert len(listed) == len(set(listed)) == asked.questions.choices == 40
+    assert set(spelt(asked)) < set(listed) and list(listed) == sorted(listed)
+    assert all(record in asked.questions.form for record in listed)
+    again = ask(run, game).questions
+    assert isinstance(again, RecordQuestions) and again.listed == listed
+    assert "a list of 40 records that contains the answers" in game.note and Extract().note == ""
+
+
+@pytest.mark.parametrize("listed", [HOLDERS - 1, 10_001])
+def test_a_list_must_have_room_for_the_secrets_and_no_more_than_there_are(run: Path, listed: int) -> None:
+    with pytest.raises(AttackError, match=rf"listed = {listed}, but .* the format admits 10000 records"):
+        ask(run, Extract(listed=listed))
+
+
+def test_a_whole_format_can_be_listed(run: Path) -> None:
+    asked = ask(run, Extract(listed=10_000))
+    assert isinstance(asked.questions, RecordQuestions) and len(asked.questions.listed) == 10_000
+
+
+def test_an_attack_ranks_what_it_is_handed_and_searches_for_nothing(run: Path) -> None:
+    asked = ask(run, Extract(listed=30))
+    questions = asked.questions
+    assert isinstance(questions, RecordQuestions)
+    view = View(run / "trace", EAVESDROPPER, asked.shadow)
+    claims = Eavesdrop().run(view, asked.prior, questions, np.random.default_rng(0))
+    named = {"".join(RECORDS.characters[t] for t in row if t) for row in claims[0]} - {""}
+    assert named == set(questions.listed)

@@ -112,6 +112,10 @@ def test_the_alphabet_is_a_keyboards_and_that_of_public_text() -> None:
     [
         ({"secret": "no slot"}, PlanError, "has no slot"),
         ({"secret": "PIN {d4}"}, PlanError, "outside the model's alphabet: 'I' 'N' 'P'"),
+        ({"secret": "born {birthdy}"}, PlanError, "unknown slot {birthdy}; did you mean 'birthday'"),
+        ({"secret": "my dog is {word}"}, PlanError, "{word} needs a list of words"),
+        ({"secret": "my dog is {word}", "words": ("rex", "")}, PlanError, "without empty ones"),
+        ({"window": 40, "kilobytes": 1}, PlanError, "40 characters long, and a window holds 40"),
         ({"holders": 4}, PlanError, "holders = 4 secrets for clients = 3"),
         ({"secret": "{d1}", "clients": 6, "kilobytes": 1}, PlanError, "admits 10 records, but 12"),
         ({"kilobytes": 0.1}, DataError, "100 characters is shorter than a window of 128"),

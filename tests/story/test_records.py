@@ -107,6 +107,19 @@ def test_a_plan_that_would_give_the_secrets_away_is_refused(plan: Path) -> None:
         parse(identify.replace(', { name = "eavesdrop" }', "").replace('prior = "none"', 'prior = "random"'))
 
 
+def test_a_report_says_that_its_candidates_were_handed_out(fedleak: Run, plan: Path, tmp_path: Path) -> None:
+    plan.write_text(plan.read_text().replace("= 90", "= 3") + '[[game]]\nname = "extract"\nlisted = 100\n')
+    done = fedleak("audit", plan, "--out", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    says = "handed a list of 100 records that contains the answers"
+    told = [
+        done.stdout,
+        (tmp_path / "out" / "report.html").read_text(),
+        (tmp_path / "out" / "results.json").read_text(),
+    ]
+    assert all(says in " ".join(text.split()) for text in told)
+
+
 def test_decoys_that_were_never_drawn_cannot_be_a_control(fedleak: Run, plan: Path, tmp_path: Path) -> None:
     plan.write_text(plan.read_text().replace("insertions = 6", "insertions = 6\ndecoys = false").replace("= 90", "= 2"))
     done = fedleak("audit", plan, "--out", tmp_path / "out")

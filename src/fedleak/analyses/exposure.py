@@ -69,6 +69,10 @@ class Exposure(OfAttack):
         """Rank secrets and decoys under some snapshots, and repeat the attack's search; nothing is trained again."""
         attack = searcher(plan, self.attack)
         game = base_game(plan, attack)
+        if game.listed:
+            raise PlanError(
+                "analysis 'exposure': the game hands out a list with the answers, so nothing is searched for"
+            )
         once = vary(plan, attacks=[attack], games=[game])
         [plays] = play(once, out, progress, jobs)
         every = runs(once, out)

@@ -16,6 +16,7 @@ from fedleak.errors import AttackError
 from fedleak.games.game import Answers, Asked, Claims, Questions
 from fedleak.population.population import Records
 from fedleak.population.secret_formats import Format, parse
+from fedleak.population.secrets import draw
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth
@@ -32,14 +33,15 @@ class RecordQuestions(Questions):
     devices: tuple[str, ...]  # as a selection names them
     records: Records
     most: int  # how many records may be named for each
+    listed: tuple[str, ...] = ()  # candidates with the answers among them, where a test hands them out
 
     def __len__(self) -> int:
         return len(self.devices)
 
     @property
     def choices(self) -> int:
-        """How many records the format admits."""
-        return min(self.form.size, _COUNTED)
+        """How many records the format admits, or the list that was handed out."""
+        return len(self.listed) or min(self.form.size, _COUNTED)
 
     @property
     def form(self) -> Format:
@@ -59,6 +61,24 @@ class Extract:
     controls: ClassVar[tuple[str, ...]] = ("decoys", "permuted", "another")
 
     most: Annotated[int, Meta(ge=1, le=1000, description="how many records may be named for each device")] = 50
+    listed: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="hand out a list of so many records that contains every secret, instead of letting attacks "
+            "search; for quick tests of attribution, since nothing is extracted then. 0: no list",
+        ),
+    ] = 0
+
+    @property
+    def note(self) -> str:
+        """What a report must say beside the question."""
+        if not self.listed:
+            return ""
+        return (
+            f"The attacker is handed a list of {self.listed} records that contains the answers: this shows whose a "
+            "record is, and nothing about whether it could have been found."
+        )
 
     def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> Asked:
         """Ask about every holder's device; the adversary gets the format and nothing else."""
@@ -84,6 +104,7 @@ class Extract:
             devices=tuple(device for device, _, _ in held),
             records=prior.records,
             most=self.most,
+            listed=self._list(prior.records, truth, rng) if self.listed else (),
         )
         right = prior.records.spell([secrets[0] for _, _, secrets in held], questions.form.longest)
         return Asked(
@@ -97,6 +118,21 @@ class Extract:
             shadow=np.full(len(trace.shadow), -1, dtype=np.int64),
             injected=prior.injected,
         )
+
+    def _list(self, records: Records, truth: Truth, rng: np.random.Generator) -> tuple[str, ...]:
+        """Every secret, every decoy, and others of the format; in alphabetical order, which says nothing."""
+        form = parse(records.form, records.words)
+        among = {record for held in (*truth.secrets.values(), *truth.decoys.values()) for record in held}
+        if not len(among) <= self.listed <= form.size:
+            raise AttackError(
+                f"[[game]] extract: listed = {self.listed}, but there are {len(among)} secrets and decoys to be in the "
+                f"list, and the format admits {form.size} records"
+            )
+        # So many that enough are left, even if everything in the list is drawn again.
+        others = iter(draw(form, min(form.size, self.listed + len(among)), rng))
+        while len(among) < self.listed:
+            among.add(next(others))
+        return tuple(sorted(among))
 
     def check(self, claims: Claims, questions: Questions, attack: str) -> Claims:
         """Refuse what is not a ranking of texts for every device: (devices, places, characters), 0 after the end.

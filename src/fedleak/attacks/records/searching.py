@@ -53,14 +53,13 @@ class Searching:
     tasks: ClassVar[tuple[Task, ...]] = (Task.NEXT_TOKEN,)
 
     def search(self, view: View, questions: Questions, rounds: Sequence[int]) -> Found:
-        """Find candidates, and score them under the snapshots of these rounds."""
+        """Find candidates, unless they are handed out, and score them under the snapshots of these rounds."""
         assert isinstance(questions, RecordQuestions)
         reader = language(view, questions.records.characters, questions.records.context)
         space = Space(questions.form, reader)
-        found: dict[str, None] = {}  # a set that keeps its order
-        for number in spread(view.rounds, self.snapshots):
-            found.update(dict.fromkeys(self.under(space, view.snapshot(number))))
-        records = tuple(found)
+        yields = (self.under(space, view.snapshot(number)) for number in spread(view.rounds, self.snapshots))
+        # A dictionary for a set that keeps its order.
+        records = questions.listed or tuple(dict.fromkeys(record for found in yields for record in found))
         logs = log_probabilities(reader, (view.snapshot(n) for n in rounds), records, view.workers)
         return Found(records, exposures(logs, records))
 

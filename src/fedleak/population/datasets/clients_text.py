@@ -82,6 +82,11 @@ class TextClients:
         holders = self.clients if self.holders is None else self.holders
         if holders > self.clients:
             raise PlanError(f"holders = {holders} secrets for clients = {self.clients}: a client holds one at most")
+        if form.longest >= self.window:
+            raise PlanError(
+                f"secret format '{form.text}' is up to {form.longest} characters long, and a window holds "
+                f"{self.window}: no example could hold a secret and what comes before it; raise window"
+            )
         found = texts.read(self.source, self.clients, self._size(self.kilobytes), self._size(self.test_kilobytes), seed)
         known = characters(found.held_out)
         secrets.check_alphabet(form, known)
