@@ -10,6 +10,7 @@ import numpy as np
 
 from fedleak.core import Task, UserId
 from fedleak.population.population import Examples, Population, User
+from fedleak.population.prepare import Prepared
 
 
 def examples(numbers: Sequence[int], **columns: Any) -> Examples:
@@ -56,3 +57,8 @@ class Given:
 def numbers(rows: Examples) -> list[int]:
     """The numbers by which these examples can be told apart."""
     return [int(value) for value in rows.x[:, 0]]
+
+
+def everything(prepared: Prepared) -> list[int]:
+    """The numbers of everybody, prior and private."""
+    return sorted(n for share in prepared.shares for side in (share.prior, share.private) for n in numbers(side))

@@ -8,19 +8,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from people import Given, crowd, examples, numbers, user
+from people import Given, crowd, everything, examples, numbers, user
 
 from fedleak.core import Task
 from fedleak.errors import DataError
 from fedleak.plan.plan import PopulationPlan
 from fedleak.population.datasets.digits import Digits
 from fedleak.population.population import Examples, User
-from fedleak.population.prepare import Prepared, prepare
+from fedleak.population.prepare import prepare
 from fedleak.population.priors import PriorName
-
-
-def everything(prepared: Prepared) -> list[int]:
-    return sorted(n for share in prepared.shares for side in (share.prior, share.private) for n in numbers(side))
 
 
 def columns(rows: Examples) -> list[bytes]:
@@ -209,50 +205,6 @@ def test_digits_show_no_findings_and_full_sides() -> None:
     assert prepared.input_shape == (1, 8, 8)
     assert {(len(s.prior), len(s.private)) for s in prepared.shares} == {(40, 40)}
     assert prepared.findings == ()
-
-
-def test_disjoint_seeds_share_nobody_and_use_everyone_they_can() -> None:
-    plan = PopulationPlan(users=4, disjoint=True)
-    drawn = [{str(s.user.id) for s in prepare(Given(users=crowd(13)), plan, seed).shares} for seed in range(3)]
-    assert [len(people) for people in drawn] == [4, 4, 4]
-    assert len(set.union(*drawn)) == 12
-    assert drawn[1] == {str(s.user.id) for s in prepare(Given(users=crowd(13)[::-1]), plan, 1).shares}
-
-
-def test_disjoint_people_that_run_out_are_an_error_that_names_the_last_seed() -> None:
-    plan = PopulationPlan(users=4, disjoint=True)
-    with pytest.raises(DataError, match=r"seed 3 would take people 13 to 16 of 13 .*Use seeds 0 to 2, or lower users"):
-        prepare(Given(users=crowd(13)), plan, 3)
-    with pytest.raises(DataError, match=r"of 3 .*\. Lower users"):
-        prepare(Given(users=crowd(3)), plan, 0)
-    with pytest.raises(DataError, match="disjoint = true needs users"):
-        prepare(Given(users=crowd(3)), PopulationPlan(disjoint=True), 0)
-
-
-def test_a_disjoint_slice_whose_people_cannot_be_divided_says_so() -> None:
-    users = (*crowd(3), user("parrot", [50] * 10))
-    plan = PopulationPlan(users=2, disjoint=True)
-
-    def outcome(seed: int) -> str:
-        try:
-            return str(len(prepare(Given(users=users), plan, seed).shares))
-        except DataError as error:
-            return str(error)
-
-    whole, short = sorted(map(outcome, range(2)), key=len)
-    assert whole == "2"
-    assert "disjoint = true with seed" in short
-    assert "parrot" in short
-
-
-def test_disjoint_background_is_the_same_for_every_seed() -> None:
-    plan = PopulationPlan(users=3, disjoint=True, background_users=2)
-    prepared = [prepare(Given(users=crowd(8)), plan, seed) for seed in range(2)]
-    aside = [{n // 1000 for n in numbers(p.background)} for p in prepared if p.background is not None]
-    assert aside[0] == aside[1]
-    people = [{n // 1000 for n in everything(p)} for p in prepared]
-    assert not people[0] & people[1]
-    assert not (people[0] | people[1]) & aside[0]
 
 
 @pytest.mark.parametrize("prior", ["random", "chrono", "album"])
