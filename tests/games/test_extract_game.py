@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from fedleak.attacks.records.eavesdrop import Eavesdrop
+from fedleak.attacks.records.searching import presence
+from fedleak.attacks.records.strong import EavesdropStrong
 from fedleak.errors import AttackError
 from fedleak.games.extract import Extract, RecordQuestions
 from fedleak.games.game import Asked
@@ -116,3 +118,32 @@ def test_an_attack_ranks_what_it_is_handed_and_searches_for_nothing(run: Path) -
     claims = Eavesdrop().run(view, asked.prior, questions, np.random.default_rng(0))
     named = {"".join(RECORDS.characters[t] for t in row if t) for row in claims[0]} - {""}
     assert named == set(questions.listed)
+
+
+def test_snapshots_that_are_missing_join_rounds_and_count_who_took_part(run: Path) -> None:
+    whole, gappy = (ask(run, Extract(every=every)).look(run / "trace", EAVESDROPPER)[0] for every in (1, 50))
+    assert (whole.rounds, gappy.rounds) == (120, 3)  # models of the rounds 0, 50, 100 and 120
+    for mine, theirs in enumerate((0, 50, 100, 120)):
+        for layer, values in whole.snapshot(theirs).items():
+            assert (gappy.snapshot(mine)[layer] == values).all()
+    devices = whole.selection(1) + whole.selection(2)
+    between = [device for number in range(101, 121) for device in whole.selection(number)]
+    assert sorted(gappy.selection(3)) == sorted(between)
+    assert presence(gappy, devices).tolist()[2] == [between.count(device) for device in devices]
+    assert set(presence(whole, devices).ravel()) == {0, 1}
+    for number in (0, 4):
+        with pytest.raises(IndexError, match=rf"round {number} is not between 1 and 3"):
+            gappy.selection(number)
+
+
+def test_with_some_snapshots_missing_the_attacks_still_answer_and_the_report_states_the_gap(run: Path) -> None:
+    right = []
+    for every in (1, 3, 60):
+        game = Extract(every=every)
+        asked = ask(run, game)
+        view, questions = asked.look(run / "trace", EAVESDROPPER)
+        for attack in (Eavesdrop(), EavesdropStrong(snapshots=5)):
+            claims = game.check(attack.run(view, asked.prior, questions, np.random.default_rng(0)), questions, "mine")
+        right.append((claims[:, 0] == asked.answers.right).all(axis=1).mean())
+    assert right[0] > 0.5 and right[2] < right[0], "two stretches say little about whose a record is"
+    assert "of every 60th round and of the last one only" in game.note

@@ -33,7 +33,6 @@ from fedleak.score.interval import by_user
 from fedleak.score.records import near
 from fedleak.score.result import Analysis, Figure, PerRecord, Series
 from fedleak.trace.truth import Truth
-from fedleak.views.view import View
 
 __all__ = ["Exposure"]
 
@@ -118,7 +117,7 @@ class Exposure(OfAttack):
         owners = [truth.device_user[device] for device in questions.devices]
         groups = [[held[owner][0] for owner in owners if owner in held] for held in (truth.secrets, truth.decoys)]
         records = [record for group in groups for record in group]
-        view = View(run.folder / "trace", adversary, given.shadow, memory=run.memory)
+        view, _ = given.look(run.folder / "trace", adversary, memory=run.memory)
         space = Space(questions.form, language(view, known.characters, known.context))
         rounds = [0, *spread(view.rounds, self.points)]
         ranked = []

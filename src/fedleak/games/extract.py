@@ -61,6 +61,14 @@ class Extract:
     controls: ClassVar[tuple[str, ...]] = ("decoys", "permuted", "another")
 
     most: Annotated[int, Meta(ge=1, le=1000, description="how many records may be named for each device")] = 50
+    every: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="the adversary has only every so-many-th snapshot, and the last; of the rounds between it "
+            "still sees who took part in them",
+        ),
+    ] = 1
     listed: Annotated[
         int,
         Meta(
@@ -73,12 +81,18 @@ class Extract:
     @property
     def note(self) -> str:
         """What a report must say beside the question."""
-        if not self.listed:
-            return ""
-        return (
-            f"The attacker is handed a list of {self.listed} records that contains the answers: this shows whose a "
-            "record is, and nothing about whether it could have been found."
-        )
+        notes = []
+        if self.every > 1:
+            notes.append(
+                f"The attacker has the shared model of every {self.every}th round and of the last one only: what is "
+                "learnt between two of them cannot be told apart."
+            )
+        if self.listed:
+            notes.append(
+                f"The attacker is handed a list of {self.listed} records that contains the answers: this shows whose a "
+                "record is, and nothing about whether it could have been found."
+            )
+        return " ".join(notes)
 
     def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> Asked:
         """Ask about every holder's device; the adversary gets the format and nothing else."""
@@ -117,6 +131,7 @@ class Extract:
             prior=prior.take(np.zeros(0, dtype=np.int64)),
             shadow=np.full(len(trace.shadow), -1, dtype=np.int64),
             injected=prior.injected,
+            every=self.every,
         )
 
     def _list(self, records: Records, truth: Truth, rng: np.random.Generator) -> tuple[str, ...]:

@@ -64,6 +64,7 @@ class Asked:
     shadow: IntArray  # (updates of the trace,): which of that prior's candidates an update stands for; -1: nobody's
     # Device -> the record that was placed in its data; for the view, which shows it only to who has the power.
     injected: Mapping[str, str] = field(default_factory=dict)
+    every: int = 1  # the adversary has only every so-many-th snapshot, and the last
 
     def look(self, trace_folder: Path, adversary: Adversary, **means: Any) -> tuple[View, Questions]:
         """The view in which the questions are asked, and the questions by the rows of that view.
@@ -73,7 +74,8 @@ class Asked:
         see them, and that they are not asked about, would tell who is a stranger.
         """
         if not self.questions.updates.size:
-            return View(trace_folder, adversary, self.shadow, injected=self.injected, **means), self.questions
+            given = {"injected": self.injected, "every": self.every, **means}
+            return View(trace_folder, adversary, self.shadow, **given), self.questions
         shown = self.shadow >= 0
         shown[self.questions.updates] = True
         rows = np.flatnonzero(shown)

@@ -42,6 +42,7 @@ class View:
         rows: IntArray | None = None,
         injected: Mapping[str, str] | None = None,
         shuffled: np.random.Generator | None = None,
+        every: int = 1,
         memory: int = 2000,
         workers: int = 1,
     ) -> None:
@@ -52,8 +53,9 @@ class View:
         `injected` are the records that were placed in the data of devices; only an adversary with the power gets to
         see them. `shuffled` is for a control: which devices took part is told of the rounds in a wrong order, so that
         it has nothing to do with the snapshots any more, and each injected record is said to be at another device.
-        `memory` (MB) and `workers` (threads) are what an attack may use of
-        the machine; claims must not depend on the number of workers.
+        With `every` the adversary has only every so-many-th snapshot, and the last: a round of this view is then all
+        that happened between two of them. `memory` (MB) and `workers` (threads) are what an attack may use of the
+        machine; claims must not depend on the number of workers.
         """
         self.adversary = adversary
         self.memory = memory
@@ -68,7 +70,9 @@ class View:
                 f"{trace_folder} holds {self._trace.rounds} of {self._trace.header.rounds} rounds; "
                 "run the same command again to finish it before it is attacked"
             )
-        self._told = np.arange(self.rounds) if shuffled is None else shuffled.permutation(self.rounds)
+        last = self._trace.rounds
+        self._kept = sorted({*range(0, last + 1, every), last})
+        self._told = np.arange(last) if shuffled is None else shuffled.permutation(last)
         held = dict(injected or {}) if Power.INJECT in adversary.powers else {}
         if shuffled is not None and held:
             names = [list(held)[at] for at in shuffled.permutation(len(held))]
@@ -87,8 +91,8 @@ class View:
 
     @property
     def rounds(self) -> int:
-        """How many rounds the run had; they count from 1."""
-        return self._trace.rounds
+        """How many rounds the run had, as far as the adversary has their models; they count from 1."""
+        return len(self._kept) - 1
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -98,20 +102,27 @@ class View:
     def snapshot(self, round_number: int) -> Params:
         """The shared model after a round; round 0 is the initial one."""
         self._require(Sight.SNAPSHOTS)
-        return self._trace.snapshot(round_number)
+        return self._trace.snapshot(self._kept[self._checked(round_number, first=0)])
 
     def aggregate(self, round_number: int) -> Params:
         """The weighted mean of a round's updates."""
         self._require(Sight.AGGREGATE)
+        if self.rounds < self._trace.rounds:
+            raise NotVisible(
+                f"adversary '{self.adversary.name}' missed some of the rounds, and cannot add up the others"
+            )
         return self._trace.aggregate(round_number)
 
     def selection(self, round_number: int) -> tuple[str, ...]:
-        """Which devices took part in a round.
+        """Which devices took part in a round; as often as they did, where snapshots between are missing.
 
         In the order of their index, not of their updates: who sees both must not be able to join them by position.
         """
         self._require(Sight.SELECTION)
-        present = np.sort(self._trace.device[self._trace.span(int(self._told[round_number - 1]) + 1)])
+        before, after = self._kept[self._checked(round_number, first=1) - 1], self._kept[round_number]
+        present = np.sort(
+            np.concatenate([self._trace.device[self._trace.span(int(told) + 1)] for told in self._told[before:after]])
+        )
         devices = self._trace.header.devices
         return tuple(devices[int(index)] for index in present)
 
@@ -135,6 +146,11 @@ class View:
                 "but this run's channel lets only sums through, so nobody does"
             )
         return Updates(self._trace, self.adversary.sights, self._shadow, self._rows)
+
+    def _checked(self, round_number: int, *, first: int) -> int:
+        if not first <= round_number <= self.rounds:
+            raise IndexError(f"round {round_number} is not between {first} and {self.rounds}")
+        return round_number
 
     def _require(self, sight: Sight) -> None:
         if self.adversary.lacks(sight):

@@ -7,6 +7,7 @@ owner is selected may be half forgotten at the end.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
@@ -89,6 +90,6 @@ def named(questions: Questions, records: Sequence[str], orders: npt.NDArray[np.i
 
 
 def presence(view: View, devices: Sequence[str]) -> IntArray:
-    """Who took part in which round: (rounds, devices), 1 or 0."""
-    selected = [set(view.selection(number)) for number in range(1, view.rounds + 1)]
-    return np.array([[device in there for device in devices] for there in selected], dtype=np.int64)
+    """Who took part in which round: (rounds, devices), 1 or 0; more where the snapshots of some rounds are missing."""
+    selected = [Counter(view.selection(number)) for number in range(1, view.rounds + 1)]
+    return np.array([[there[device] for device in devices] for there in selected], dtype=np.int64)
