@@ -88,9 +88,10 @@ def _grouped(right: Score, _: bool) -> str:
 
 
 def _extracted(first: Score, _: bool) -> str:
+    many = f"{first.options:,}" if first.options < 10**12 else f"more than 10^{len(str(first.options)) - 2}"
     return (
         f"The first record that the attack names for a device is its owner's secret in {percent(first.value)} of "
-        f"cases, out of {first.options:.3g} records that it could be; with the devices mixed up it would be in "
+        f"cases, out of {many} records that it could be; with the devices mixed up it would be in "
         f"{percent(first.chance)}"
     )
 
