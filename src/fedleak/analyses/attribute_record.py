@@ -64,7 +64,8 @@ class AttributeRecord:
                 attack = next((one for one in plan.attacks if isinstance(one, SIGNALS[signal]) and self.named), None)
                 courses[signal].append(course(run, given, signal, adversary, attack, jobs or cores()))
                 progress.tick(1)
-        steps = np.unique(np.linspace(3, max(3, plan.federation.rounds), self.points).round().astype(int)).tolist()
+        last = next(iter(courses.values()))[0].rounds
+        steps = np.unique(np.linspace(min(3, last), last, self.points).round().astype(int)).tolist()
         found = [self._about(plan, signal, some) for signal, some in courses.items()]
         return Analysis(
             name=self.name,
@@ -124,7 +125,7 @@ class AttributeRecord:
             for one in courses
         ]
         corrected = holm(np.concatenate(p))
-        last = plan.federation.rounds
+        last = courses[0].rounds
         own = np.concatenate([one.own(last) for one in courses])
         best = np.concatenate([one.others(last, highest=True) for one in courses])
         right = np.concatenate([one.right(last) for one in courses])

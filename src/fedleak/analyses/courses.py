@@ -17,7 +17,6 @@ from fedleak.core import IntArray
 from fedleak.games.extract import RecordQuestions
 from fedleak.games.game import Asked
 from fedleak.runs import Run
-from fedleak.views.view import View
 
 __all__ = ["SIGNALS", "Named", "Course", "course"]
 
@@ -44,6 +43,11 @@ class Course:
     signals: Scores  # (rounds, devices)
     first: Named | None = None  # what the plan's attack named, if it has one
 
+    @property
+    def rounds(self) -> int:
+        """How many rounds the adversary can tell apart."""
+        return len(self.changes)
+
     def correlation(self, rounds: int) -> Scores:
         """Of every device (row) with every secret (column) in the first rounds."""
         return spearman(self.signals[:rounds], self.changes[:rounds])
@@ -67,9 +71,8 @@ class Course:
 
 def course(run: Run, given: Asked, signal: str, adversary: Any, attack: Correlating | None, workers: int) -> Course:
     """Follow the true secrets of a run, and an attack's candidates, through an adversary's eyes."""
-    questions = given.questions
+    view, questions = given.look(run.folder / "trace", adversary, workers=workers)
     assert isinstance(questions, RecordQuestions)
-    view = View(run.folder / "trace", adversary, given.shadow, injected=given.injected, workers=workers)
     records = questions.records
     secrets = ["".join(records.characters[token] for token in row if token) for row in given.answers.right]
     exposure = followed(view, records.characters, records.context, secrets)
