@@ -11,6 +11,7 @@ import pytest
 from fedleak.attacks.records.baseline import ExposureBaseline
 from fedleak.attacks.records.eavesdrop import Eavesdrop, spearman
 from fedleak.attacks.records.following import followed
+from fedleak.attacks.records.scoring import Scores
 from fedleak.attacks.records.watermark import Watermark, watermarks
 from fedleak.errors import AttackError, NotVisible
 from fedleak.games.extract import Extract, RecordQuestions
@@ -46,6 +47,18 @@ def test_watermarks_are_learnt_and_the_watermark_of_a_device_moves_with_its_owne
     held = followed(view, RECORDS.characters, "\n", [truth.secrets[truth.device_user[d]][0] for d in devices])
     nearest = spearman(np.diff(marks, axis=0), np.diff(held, axis=0)).argmax(axis=0)
     assert (nearest == np.arange(len(devices))).all()
+
+
+def test_where_snapshots_are_missing_what_is_left_is_followed(run: Path) -> None:
+    trace, truth, prior = Trace.open(run / "trace"), Truth.load(run / "truth"), Prior.load(run / "prior")
+
+    def seen(every: int) -> Scores:
+        asked = Extract(every=every).ask(trace, truth, prior, np.random.default_rng(0))
+        view, questions = asked.look(run / "trace", INSIDER)
+        assert isinstance(questions, RecordQuestions)
+        return watermarks(view, questions)
+
+    np.testing.assert_allclose(seen(4), seen(1)[::4], rtol=1e-5)
 
 
 def test_who_lacks_the_power_cannot_play_it_even_on_a_run_that_was_tampered_with(run: Path) -> None:
