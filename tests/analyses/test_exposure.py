@@ -43,7 +43,7 @@ def test_bits_are_those_of_the_rank_among_all_pins(found: Analysis, folder: Path
     reader = language(view, prior.records.characters, prior.records.context)
     logs = log_probabilities(reader, [view.snapshot(view.rounds)], every)[0]
     for person, bits, whole in zip(
-        column(found, "person"), column(found, "bits at the end"), column(found, "bits of the secret"), strict=True
+        column(found, "person"), column(found, "exposed"), column(found, "bits"), strict=True
     ):
         rank = 1 + (logs > logs[every.index(truth.secrets[person][0])] + 1e-5).sum()
         assert whole == pytest.approx(np.log2(10_000))
@@ -59,22 +59,21 @@ def test_secrets_are_exposed_and_decoys_are_not(found: Analysis) -> None:
     assert secrets.y[0] < 4, "nothing is memorised before the first round"
     assert by_perplexity.series[0].y[-1] > by_perplexity.series[1].y[-1]
     assert recall.series[0].y[-1] >= 0.75 and recall.series[1].y[-1] == 0
-    assert secrets.y[-1] == pytest.approx(np.mean(column(found, "bits at the end")))
+    assert secrets.y[-1] == pytest.approx(np.mean(column(found, "exposed")))
 
 
 def test_recall_grows_with_the_snapshots_searched_and_holds_what_is_named(found: Analysis) -> None:
     recall = found.figures[2].series[0]
     assert recall.x == [1, 2, 4, 5, 8, 16, 32] and recall.y == sorted(recall.y)
-    candidates, own = column(found, "candidate"), column(found, "anybody's list")
+    candidates, own = column(found, "candidate"), column(found, "anybody's")
     assert recall.y[recall.x.index(5)] == candidates.count("yes") / 4
     # With 20 candidates a snapshot fewer than 100 are ranked, and at most 50 of them are named.
     assert all(candidate == "yes" for candidate, place in zip(candidates, own, strict=True) if place != "no")
 
 
 def test_the_best_is_never_below_the_end(found: Analysis) -> None:
-    for unit in ("bits", "nats"):
-        end = "bits at the end" if unit == "bits" else "nats a character at the end"
-        assert all(a >= b for a, b in zip(column(found, f"{unit} at best"), column(found, end), strict=True))
+    for best, end in (("at best", "exposed"), ("best nats", "nats")):
+        assert all(a >= b for a, b in zip(column(found, best), column(found, end), strict=True))
 
 
 def test_no_secret_is_told(found: Analysis, folder: Path) -> None:

@@ -90,9 +90,21 @@ def test_an_audit_refuses_a_bad_value_before_it_trains_the_plans_own(fedleak: Ru
 
 
 def test_secrets_that_stand_more_often_in_the_text_leak_more(tmp_path: Path) -> None:
-    plan = secrets_plan(tmp_path, attack=[{"name": "eavesdrop"}])
+    plan = secrets_plan(tmp_path)
     found = made(Vary(key="dataset.insertions", values=(1, 6)), tmp_path / "out", plan)
-    assert [figure.y_label for figure in found.figures] == ["top-1", "edit distance within 1", "bpc"]
-    top, distance = (next(line.y for line in figure.series if not line.reference) for figure in found.figures[:2])
+    assert [figure.y_label for figure in found.figures] == ["top-1", "edit distance", "bpc"]
+    for figure, word, hardest in zip(found.figures, ("highest", "lowest"), (max, min), strict=False):
+        baseline, eavesdrop, chance = figure.series
+        assert (baseline.name, eavesdrop.name, chance.name) == (
+            "exposure-baseline",
+            "eavesdrop",
+            f"{word} chance of these",
+        )
+        levels = [
+            [float(str(row[6])) for row in found.rows if row[0] == value and row[2] == figure.y_label]
+            for value in ("1", "6")
+        ]
+        assert chance.y == [hardest(level) for level in levels]
+    top, distance = (figure.series[1].y for figure in found.figures[:2])
     assert top[1] > top[0] and distance[1] < distance[0]
-    assert "eavesdrop, top-1" in found.text
+    assert "eavesdrop, top-1" in found.text and "edit distance" not in found.text

@@ -92,16 +92,16 @@ class Exposure(OfAttack):
             text=self._text(plan, attack, secrets, decoys, bits),
             columns=[
                 "person",
-                "bits of the secret",
-                "bits at the end",
-                "standard error",
-                "bits at best",
-                "in round",
-                "nats a character at the end",
-                "nats at best",
+                "bits",
+                "exposed",
+                "error",
+                "at best",
+                "round",
+                "nats",
+                "best nats",
                 "candidate",
-                "own list",
-                "anybody's list",
+                "own",
+                "anybody's",
             ],
             rows=[[*row, *_places(where)] for row, where in zip(rows, placed, strict=True)],
             figures=self._figures(plan, attack, secrets, decoys, bits),
@@ -189,7 +189,11 @@ class Exposure(OfAttack):
             "no idea. A rank is counted where it is high enough, and estimated by sampling elsewhere. At the end the "
             f"model gives away {given_away(secrets)} bits of a secret{beside}. {attack.name} searches "
             f"{attack.snapshots} snapshots for {attack.candidates} candidates each: {among(secrets)} secrets are among "
-            f"them{false}; what is not, no ranking can name. {closing(plan, attack, permuted=False)}"
+            f"them{false}; what is not, no ranking can name. The table gives for each secret its bits, those exposed "
+            "at the end (with the standard error of a rank that was estimated) and at best (and in which round), the "
+            "exposure by perplexity in nats a character at the end and at best, whether it is a candidate, and its "
+            "place in the attack's list for the device of its owner, and in anybody's. "
+            f"{closing(plan, attack, permuted=False)}"
         )
 
     def _figures(

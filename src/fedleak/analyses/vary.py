@@ -131,6 +131,7 @@ class Vary:
             + (f", {said(last.scores[place])} at {_shown(last.value)}" if place in last.scores else "")
             for place in first.scores
             for game, metric, attack in [place]
+            if not metric.startswith("distance")  # they go the same way, and are in the table
         ]
         values = ", ".join(_shown(one.value) for one in tried)
         return (
@@ -149,22 +150,33 @@ class Vary:
         }
         figures = []
         for game, metric in dict.fromkeys(place[:2] for one in tried for place in one.scores):
-            name = metric_name(metric, game)
+            here = [
+                {place[2]: found for place, found in one.scores.items() if place[:2] == (game, metric)} for one in tried
+            ]
             lines = []
-            for attack in dict.fromkeys(
-                place[2] for one in tried for place in one.scores if place[:2] == (game, metric)
-            ):
+            for attack in dict.fromkeys(name for found in here for name in found):
                 points = [
-                    Point(at, _shown(one.value), one.scores[game, metric, attack])
-                    for at, one in zip(x, tried, strict=True)
-                    if (game, metric, attack) in one.scores
+                    Point(at, _shown(one.value), found[attack])
+                    for at, one, found in zip(x, tried, here, strict=True)
+                    if attack in found
                 ]
-                lines += curve(attack, points, chance=f"chance of {attack}")
-            # First the attacks, then what luck would give each of them.
-            lines.sort(key=lambda line: line.reference)
-            figures.append(
-                Figure(title=f"{name[:1].upper()}{name[1:]} over {self.key}", y_label=name, series=lines, **axis)
+                lines.append(curve(attack, points)[0])
+            # One level for all attacks, the one that is hardest to beat; the table has that of each.
+            word, hardest = ("lowest", min) if metric.startswith("distance") else ("highest", max)
+            levels = [
+                (at, hardest(m.chance for m in found.values())) for at, found in zip(x, here, strict=True) if found
+            ]
+            lines.append(
+                Series(
+                    name="chance" if len(lines) == 1 else f"{word} chance of these",
+                    x=[at for at, _ in levels],
+                    y=[level for _, level in levels],
+                    reference=True,
+                )
             )
+            name = metric_name(metric, game)
+            title = f"{name[:1].upper()}{name[1:]} over {self.key}"
+            figures.append(Figure(title=title, y_label=name, series=lines, **axis))
         utility = Series(
             name=tried[0].metric,
             x=x,

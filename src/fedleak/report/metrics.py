@@ -74,7 +74,7 @@ _IN_GAME = {
     },
     **{
         ("extract", f"distance{k}"): (
-            f"edit distance within {k}",
+            "edit distance" if k == 1 else f"edit distance within {k}",
             "distance" if k == 1 else f"distance within {k}",
             "How many characters of the secret must be changed, at least, in "
             + ("the first record" if k == 1 else f"the nearest of the first {k} records")
