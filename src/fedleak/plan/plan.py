@@ -119,10 +119,7 @@ class InjectPlan:
     length: Annotated[int, Meta(ge=1, le=256, description="characters; of words, about as many")] = 16
     kind: Annotated[
         Literal["alphanumeric", "letters", "words"],
-        Meta(
-            description="random letters and digits, random letters, or words of the held-out text, which models expect "
-            "anyway and therefore hardly learn"
-        ),
+        Meta(description="random letters and digits, random letters, or random words of the held-out text"),
     ] = "alphanumeric"
 
 
