@@ -2,12 +2,12 @@
 
 Where many people hold secrets of one format, the paper's sum of ranks fades (Yuan et al., 2021, Fig. 4c): the final
 exposure counts as much as the correlation, and it favours whoever was selected last. Here, more candidates are searched
-under many more snapshots, since a secret is best known right after its owner took part. A record's changes are regressed on
-the presence of all devices together, so that a device is not credited with what its companions of the same rounds brought.
-And the evidence is added up in one currency, log-likelihood: how much better the changes are explained by this device
-taking part, and how likely the model found the record at its best. The first counts half, because what a model learns
-in one round it partly forgets in the next, so that changes are not independent; in trials with 4 and 16 clients a secret
-otherwise lost to records that differ from it in one digit.
+for under many more snapshots, since a secret is best known right after its owner took part. A record's changes are
+regressed on the presence of all devices together, so that a device is not credited with what its companions of the same
+rounds brought. And the evidence is added up in one currency, log-likelihood: how much better the changes are explained
+by this device taking part, and how likely the model found the record at its best. The first counts half, because what
+a model learns in one round it partly forgets in the next, so that changes are not independent; in trials with 4 and 16
+clients a secret otherwise lost to records that differ from it in one digit.
 """
 
 from __future__ import annotations
