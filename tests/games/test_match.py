@@ -189,3 +189,8 @@ def test_anonymous_updates_are_paired_evenly_and_once(sent: set[tuple[int, int]]
     assert (table[first, 1] < table[second, 1]).all()
     assert np.array_equal(table[first, 0] == table[second, 0], right == 1)
     assert set(Counter([*first.tolist(), *second.tolist()]).values()) <= {2}
+
+
+def test_a_report_says_why_two_updates_of_a_device_match_where_nothing_is_personal() -> None:
+    assert "updates can be linked" in Match(between="anonymous").note
+    assert Match().note == ""

@@ -102,6 +102,11 @@ class Game(Protocol):
     needs_prior: ClassVar[bool]  # whether the adversary must have data of people; if not, it must have none
     controls: ClassVar[tuple[str, ...]]  # beside `iid`: what of a plan's controls can be played
 
+    @property
+    def note(self) -> str:
+        """What a report must say beside the question; nothing if empty."""
+        ...
+
     def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> Asked:
         """Draw the questions; the same generator gives the same ones."""
         ...
@@ -117,6 +122,11 @@ class OptionGame:
     distances: ClassVar[tuple[str, ...]] = ()
     needs_prior: ClassVar[bool] = True
     controls: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def note(self) -> str:
+        """Nothing but the question needs saying."""
+        return ""
 
     def check(self, claims: Claims, questions: Questions, attack: str) -> Claims:
         """Refuse claims that do not answer every question with a finite score."""

@@ -67,6 +67,17 @@ class Match(OptionGame):
         Meta(description="open world: ask about everyone who is not held out, or only about people never seen"),
     ] = "everyone"
 
+    @property
+    def note(self) -> str:
+        """What must be said beside the question: why this one can be answered where nothing is personal."""
+        if self.between == "prior":
+            return ""
+        return (
+            "Two updates of one device come from the same examples, so they resemble each other whoever it belongs to: "
+            "above chance on a control with mixed data means that updates can be linked, not that they say something "
+            "about a person."
+        )
+
     def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> Asked:
         """Draw whom the attack learns from, then pairs of the people to be asked about."""
         sender, rows = senders(trace, truth, prior), anonymous(trace)

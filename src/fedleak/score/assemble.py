@@ -108,7 +108,7 @@ def assemble(plan: Plan, runs: Sequence[RunResult], seconds: float) -> Audit:
         findings=list(first.findings),
         threats=[threat(adversary) for adversary in plan.adversaries],
         attacks={label(attack, plan.attacks): attack.summary for attack in plan.attacks},
-        games={label(game, plan.games): f"{game.summary} {getattr(game, 'note', '')}".strip() for game in plan.games},
+        games={label(game, plan.games): f"{game.summary} {game.note}".strip() for game in plan.games},
         defences={d.name: d.summary for run in runs for d in run.defences},
         scores=scores,
         details=details,
