@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedleak.attacks.deanonymize.lens import directions
-from fedleak.attacks.deanonymize.linking import Joining, agglomerate, groups, threshold
+from fedleak.attacks.deanonymize.linking import Joining, agglomerate, alike, groups, outcomes, threshold
 from fedleak.attacks.deanonymize.mlp import Mlp
 from fedleak.attacks.deanonymize.strong import Strong
 from fedleak.attacks.deanonymize.weighing import Trial, level_of_strangers, one_to_one, weigh
-from fedleak.attacks.deanonymize.whiten import templates, whitening
+from fedleak.attacks.deanonymize.whiten import templates, variation
 from fedleak.attacks.deanonymize.words import counts, likelihood
 from fedleak.attacks.features import unit
 from fedleak.attacks.shadow import WHOLE, halves, rebuilt, retrain
@@ -171,19 +171,15 @@ def test_whitening_makes_people_vary_equally_in_every_direction() -> None:
     who = np.repeat(np.arange(40), 50)
     people = rng.normal(size=(40, 5))
     rows = (people[who] + rng.normal(size=(2000, 5)) * [10, 1, 1, 1, 0.1]).astype(np.float32)
-    found = whitening(rows, who)
-    turned = found.along(rows)
-    means = np.stack([turned[who == i].mean(axis=0) for i in range(40)])
-    np.testing.assert_allclose(np.cov((turned - means[who]).T), np.diag(found.variance), atol=0.2)
-    assert found.variance[0] < 0.02 and found.variance[-1] > 80
-    level = found.level(turned, 1e-6)
-    spread = (
-        level * np.linalg.norm(turned / np.sqrt(found.variance), axis=1)[:, None]
-    )  # before the scaling to length one
-    means = np.stack([spread[who == i].mean(axis=0) for i in range(40)])
-    np.testing.assert_allclose(np.cov((spread - means[who]).T), np.eye(5), atol=0.05)
-    blind = found.level(turned, 1e6)  # drawn all the way, angles are what they were
-    np.testing.assert_allclose(blind @ blind.T, unit(rows - found.centre) @ unit(rows - found.centre).T, atol=1e-3)
+    found = variation(rows, who)
+    look = found.whitening(1e-6)
+    mapped = np.linalg.solve(look.root, (rows - look.centre).T).T
+    means = np.stack([mapped[who == i].mean(axis=0) for i in range(40)])
+    np.testing.assert_allclose(np.cov((mapped - means[who]).T), np.eye(5), atol=0.05)
+    level = look(rows)
+    np.testing.assert_allclose(level, unit(mapped), atol=1e-4)
+    blind = found.whitening(1e6)(rows)  # drawn all the way, angles are what they were
+    np.testing.assert_allclose(blind, unit(rows - found.centre), atol=1e-3)
     mean, names = templates(level, who)
     assert names.tolist() == list(range(40))
     np.testing.assert_allclose(np.linalg.norm(mean, axis=1), 1, atol=1e-5)
@@ -211,9 +207,15 @@ def test_updates_of_a_device_are_joined_by_likeness() -> None:
 def test_joining_stops_where_it_went_wrong_for_the_adversarys_own_devices() -> None:
     who = np.array([0, 0, 1, 1])
     joined = [Joining(0, 1, 0.9), Joining(2, 3, 0.7), Joining(0, 2, 0.3)]
-    assert threshold(joined, who) == pytest.approx(0.5)
-    assert threshold(joined[2:], who) == math.inf
-    assert threshold([], who) == math.inf
+    assert threshold(outcomes(joined, who)) == pytest.approx(0.5)
+    assert threshold(outcomes(joined[2:], who)) == math.inf
+    assert threshold([]) == math.inf
+    assert agglomerate(np.zeros((0, 0), np.float32), np.zeros(0, np.int64)) == []
+
+
+def test_updates_that_moved_the_same_words_are_alike() -> None:
+    used = np.array([[True, True, False, False], [True, True, False, False], [False, False, True, True], [True] * 4])
+    np.testing.assert_allclose(alike(used), [[1, 1, -1, 0], [1, 1, -1, 0], [-1, -1, 1, 0], [0, 0, 0, 0]], atol=1e-6)
 
 
 def test_evidence_that_says_nothing_gets_little_weight() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from command_line import Run
@@ -13,43 +12,19 @@ from fedleak.plan import shipped
 from fedleak.trace.header import Header
 from fedleak.trace.prior import Prior
 from fedleak.trace.truth import Truth
+from pins import pins
 
-PLAN = """
-seeds = [0]
-population = { prior = "none" }
-model = { name = "char-lm", embedding = 8, hidden = 32 }
+MORE = """
 audit = { adversaries = ["insider", "eavesdropper"], controls = ["decoys", "permuted"] }
 attack = [{ name = "exposure-baseline" }, { name = "watermark" }, { name = "eavesdrop" }]
 inject = { length = 8 }
-
-[dataset]
-name = "text-clients"
-source = "BOOK"
-clients = 4
-kilobytes = 0.6
-test_kilobytes = 0.5
-window = 24
-secret = "pin {d4}"
-insertions = 6
-
-[federation]
-rounds = 90
-fraction = 0.5
-batch = 8
-lr = 0.01
-optimizer = "adam"
-clip = 1.0
-centralised = false
 """
 
 
 @pytest.fixture
 def plan(tmp_path: Path) -> Path:
-    rng = np.random.default_rng(0)
-    book = tmp_path / "book.txt"
-    book.write_text("\n".join("".join(rng.choice(list("abc "), 20)) for _ in range(400)))
     path = tmp_path / "marked.toml"
-    path.write_text(PLAN.replace("BOOK", str(book)))
+    path.write_text(pins(tmp_path, MORE))
     return path
 
 

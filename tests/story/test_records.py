@@ -14,42 +14,18 @@ from fedleak.plan import shipped
 from fedleak.plan.read import parse
 from fedleak.population.datasets.clients_text import characters
 from fedleak.trace.truth import Truth
+from pins import pins
 
-PLAN = """
-seeds = [0]
-population = { prior = "none" }
-model = { name = "char-lm", embedding = 8, hidden = 32 }
+MORE = """
 audit = { adversaries = ["eavesdropper"], controls = ["decoys", "permuted", "another"] }
 attack = [{ name = "exposure-baseline" }, { name = "eavesdrop" }]
-
-[dataset]
-name = "text-clients"
-source = "BOOK"
-clients = 4
-kilobytes = 0.6
-test_kilobytes = 0.5
-window = 24
-secret = "pin {d4}"
-insertions = 6
-
-[federation]
-rounds = 90
-fraction = 0.5
-batch = 8
-lr = 0.01
-optimizer = "adam"
-clip = 1.0
-centralised = false
 """
 
 
 @pytest.fixture
 def plan(tmp_path: Path) -> Path:
-    rng = np.random.default_rng(0)
-    book = tmp_path / "book.txt"
-    book.write_text("\n".join("".join(rng.choice(list("abc "), 20)) for _ in range(400)))
     path = tmp_path / "secrets.toml"
-    path.write_text(PLAN.replace("BOOK", str(book)))
+    path.write_text(pins(tmp_path, MORE))
     return path
 
 
