@@ -6,14 +6,20 @@ examples. Joined, a device's updates are named together, and the accidents of ea
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from fedleak.attacks.features import unit
 from fedleak.core import FloatArray, IntArray
 
-__all__ = ["Joining", "agglomerate", "groups", "threshold"]
+__all__ = ["Joining", "Tried", "alike", "agglomerate", "groups", "outcomes", "threshold"]
+
+Tried: TypeAlias = tuple[float, bool]
+"""How similar two groups were, and whether it was right to join them."""
 
 _NEVER = np.float32(-1e9)
 _WORSE = 3  # how many right joinings a wrong one undoes: it mixes two people up for good
@@ -28,11 +34,19 @@ class Joining:
     similarity: float
 
 
+def alike(rows: npt.NDArray[Any]) -> FloatArray:
+    """(updates, updates): how far the numbers of any two go together; nothing goes with numbers that are all equal."""
+    apart = unit(rows - rows.mean(axis=1, keepdims=True, dtype=np.float32))
+    return np.asarray(apart @ apart.T, dtype=np.float32)
+
+
 def agglomerate(similarity: FloatArray, rounds: IntArray) -> list[Joining]:
     """Join the two groups with the largest mean similarity, again and again, most similar first.
 
     A device sends one update a round, so groups that share a round are never joined.
     """
+    if len(similarity) < 2:
+        return []
     table = np.array(similarity, dtype=np.float32)
     table[rounds[:, None] == rounds[None, :]] = _NEVER
     size = np.ones(len(table), dtype=np.float32)
@@ -70,11 +84,18 @@ def groups(joined: list[Joining], updates: int, least: float) -> IntArray:
     return np.unique(member, return_inverse=True)[1].astype(np.int64)
 
 
-def threshold(joined: list[Joining], who: npt.NDArray[np.int64]) -> float:
+def outcomes(joined: Sequence[Joining], who: IntArray) -> list[Tried]:
+    """How similar the groups of each joining were, and whether it was right, where the senders are known."""
+    return [(j.similarity, bool(who[j.one] == who[j.other])) for j in joined]
+
+
+def threshold(tried: Sequence[Tried]) -> float:
     """Where joining should have stopped for the adversary's own devices, of which it knows the answer."""
-    gains = np.cumsum([1 if who[j.one] == who[j.other] else -_WORSE for j in joined])
+    ordered = sorted(tried, reverse=True)
+    gains = np.cumsum([1 if right else -_WORSE for _, right in ordered])
     if not len(gains) or gains.max() <= 0:
         return np.inf
     last = int(np.flatnonzero(gains == gains.max())[-1])
-    after = joined[last + 1].similarity if last + 1 < len(joined) else 0.0
-    return (joined[last].similarity + min(after, joined[last].similarity)) / 2
+    here = ordered[last][0]
+    after = ordered[last + 1][0] if last + 1 < len(ordered) else 0.0
+    return (here + min(after, here)) / 2

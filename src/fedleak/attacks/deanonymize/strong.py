@@ -8,10 +8,10 @@ from typing import Annotated, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from fedleak.attacks.deanonymize.linking import agglomerate, groups, threshold
+from fedleak.attacks.deanonymize.linking import Tried, agglomerate, alike, groups, outcomes, threshold
 from fedleak.attacks.deanonymize.reading import Read, read
 from fedleak.attacks.deanonymize.weighing import Trial, level_of_strangers, one_to_one, weigh
-from fedleak.attacks.deanonymize.whiten import Whitening, templates, whitening
+from fedleak.attacks.deanonymize.whiten import templates, variation
 from fedleak.attacks.deanonymize.words import likelihood
 from fedleak.attacks.features import spread
 from fedleak.core import FloatArray, IntArray, Power, Sight, Task
@@ -20,6 +20,11 @@ from fedleak.trace.prior import Prior
 from fedleak.views.view import View
 
 __all__ = ["Strong"]
+
+# How far the variation within people is drawn towards equal. Little is best where there are many examples to learn it
+# from (handwriting), much where there are few (text); each is a kind of evidence, and trials tell which one counts.
+SHRINK = (0.03, 0.3, 3.0, 30.0)
+LINKING = 0.03
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,11 +48,8 @@ class Strong:
     snapshots: Annotated[int, Meta(ge=0, description="on how many models the prior data is trained; 0: none")] = 25
     divisions: Annotated[int, Meta(ge=1, description="in how many ways a person's prior data is cut in halves")] = 4
     dims: Annotated[
-        int, Meta(ge=64, description="numbers kept of an update, over all layers; wider layers are sketched")
-    ] = 4096
-    shrink: Annotated[
-        float, Meta(gt=0, description="how far the variation within people is drawn towards equal in all directions")
-    ] = 0.2
+        int, Meta(ge=64, description="numbers kept of an update, over all layers, along its principal directions")
+    ] = 2048
     link: Annotated[bool, Meta(description="join the updates of a device before naming it")] = True
 
     def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
@@ -56,9 +58,8 @@ class Strong:
         seen = len(questions.options) if questions.options[-1] != "unseen" else len(questions.options) - 1
         trials = self._trials(data)
         weights = weigh(trials)
-        look = whitening(data.train, data.who, self.shrink)
-        member = self._devices(view, questions, data, look)
-        scores, people = self._evidence(data, look, member)
+        member = self._devices(view, questions, data)
+        scores, people = _evidence(data, member)
         logits = np.tensordot(weights, scores, 1)
         inside = people < seen
         logits, people = logits[:, inside], people[inside]
@@ -70,30 +71,27 @@ class Strong:
         logs = one_to_one(logits, np.bincount(member), known)
         return spread(logs[member].astype(np.float32), people, len(questions.options))
 
-    def _devices(self, view: View, questions: Questions, data: Read, look: Whitening) -> IntArray:
+    def _devices(self, view: View, questions: Questions, data: Read) -> IntArray:
         """The device of each question, as far as the adversary can tell."""
         handles = view.updates.handle[questions.updates]
         if len(np.unique(handles)) < len(handles):
             return np.unique(handles, return_inverse=True)[1].astype(np.int64)
         if not self.link:
             return np.arange(len(handles))
-        own, asked = look(data.known), look(data.asked)
-        least = threshold(agglomerate(own @ own.T, data.known_round), data.known_who)
-        rounds = view.updates.round[questions.updates]
-        return groups(agglomerate(asked @ asked.T, rounds), len(asked), least)
-
-    def _evidence(self, data: Read, look: Whitening, member: IntArray) -> tuple[FloatArray, IntArray]:
-        """(evidence, devices, people): how well each device fits each person, and which people these are."""
-        device, _ = templates(look(data.asked), member)
-        person, people = templates(
-            np.concatenate([look(data.train), look(data.known)]), np.concatenate([data.who, data.known_who])
-        )
-        scores = [device @ person.T]
-        if data.used is not None:
-            used = np.zeros((len(device), data.used.shape[1]), dtype=np.bool_)
-            np.logical_or.at(used, member, data.used)
-            scores.append(likelihood(used, data.words[people]))
-        return np.stack(scores).astype(np.float32), people
+        rows, tried = data.linking, list[Tried]()
+        for fold in range(2):
+            # Looked at as anonymous devices are: by a whitening that has not seen their data.
+            own, others = np.flatnonzero(data.known_who % 2 == fold), data.who % 2 != fold
+            look = variation(rows.train[others], data.who[others]).whitening(LINKING)
+            similar = alike(look(rows.known[own]))
+            if data.words is not None:
+                similar += alike(data.words.known[own])
+            tried += outcomes(agglomerate(similar, data.known_round[own]), data.known_who[own])
+        similar = alike(variation(rows.train, data.who).whitening(LINKING)(rows.asked))
+        if data.words is not None:
+            # A device has the same words in every round, so this alone may decide.
+            similar += alike(data.words.asked)
+        return groups(agglomerate(similar, view.updates.round[questions.updates]), len(similar), threshold(tried))
 
     def _trials(self, data: Read) -> list[Trial]:
         """Name one half of each person's data by the other half.
@@ -103,18 +101,40 @@ class Strong:
         trials = []
         for fold in range(2):
             asked = data.who % 2 == fold
-            look = whitening(data.train[~asked], data.who[~asked], self.shrink)
-            for division in range(self.divisions):
-                for one in (2 * division, 2 * division + 1):
-                    other = one ^ 1
-                    rows = {part: data.part == part for part in (one, other)}
-                    if not (rows[one] & asked).any() or not rows[other].any():
-                        continue
-                    person, people = templates(look(data.train[rows[other]]), data.who[rows[other]])
-                    query = rows[one] & asked & np.isin(data.who, people)
-                    device, right = templates(look(data.train[query]), data.who[query])
-                    scores = [device @ person.T]
-                    if data.used is not None:
-                        scores.append(likelihood(data.half_words[one][right] > 0, data.half_words[other][people]))
-                    trials.append(Trial(np.stack(scores).astype(np.float32), np.searchsorted(people, right)))
+            halves = [(one, data.part == one, data.part == one ^ 1) for one in range(2 * self.divisions)]
+            halves = [(one, ours & asked & np.isin(data.who, data.who[theirs]), theirs) for one, ours, theirs in halves]
+            halves = [half for half in halves if half[1].any()]
+            scores: list[list[FloatArray]] = [[] for _ in halves]
+            for rows in data.naming.values():
+                within = variation(rows.train[~asked], data.who[~asked])
+                for shrink in SHRINK:
+                    level = within.whitening(shrink)(rows.train)
+                    for found, (_, ours, theirs) in zip(scores, halves, strict=True):
+                        device, _ = templates(level[ours], data.who[ours])
+                        person, _ = templates(level[theirs], data.who[theirs])
+                        found.append(device @ person.T)
+            for found, (one, ours, theirs) in zip(scores, halves, strict=True):
+                right, people = np.unique(data.who[ours]), np.unique(data.who[theirs])
+                if data.words is not None:
+                    used, before = data.words.halves[one][right] > 0, data.words.halves[one ^ 1][people]
+                    found.append(likelihood(used, before))
+                trials.append(Trial(np.stack(found).astype(np.float32), np.searchsorted(people, right)))
         return trials
+
+
+def _evidence(data: Read, member: IntArray) -> tuple[FloatArray, IntArray]:
+    """(evidence, devices, people): how well each device fits each person, and which people these are."""
+    scores = []
+    who = np.concatenate([data.who, data.known_who])
+    for rows in data.naming.values():
+        within = variation(rows.train, data.who)
+        for shrink in SHRINK:
+            look = within.whitening(shrink)
+            device, _ = templates(look(rows.asked), member)
+            person, people = templates(np.concatenate([look(rows.train), look(rows.known)]), who)
+            scores.append(device @ person.T)
+    if data.words is not None:
+        used = np.zeros((len(device), data.words.asked.shape[1]), dtype=np.bool_)
+        np.logical_or.at(used, member, data.words.asked)
+        scores.append(likelihood(used, data.words.people[people]))
+    return np.stack(scores).astype(np.float32), people

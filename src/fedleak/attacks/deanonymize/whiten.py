@@ -15,7 +15,7 @@ import scipy.linalg
 from fedleak.attacks.features import unit
 from fedleak.core import FloatArray, IntArray
 
-__all__ = ["Whitening", "whitening", "templates"]
+__all__ = ["Variation", "Whitening", "variation", "templates"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,27 +23,40 @@ class Whitening:
     """A linear map under which updates of one person vary equally in every direction."""
 
     centre: FloatArray
-    matrix: FloatArray
+    root: FloatArray  # of the covariance: a lower triangle
 
     def __call__(self, rows: FloatArray) -> FloatArray:
         """Map rows and scale them to length one."""
-        return unit(np.asarray((rows - self.centre) @ self.matrix, dtype=np.float32))
+        mapped = scipy.linalg.solve_triangular(
+            self.root, (rows - self.centre).T, lower=True, overwrite_b=True, check_finite=False
+        )
+        return unit(np.ascontiguousarray(mapped.T))
 
 
-def whitening(rows: FloatArray, who: npt.NDArray[np.int64], shrink: float) -> Whitening:
-    """Estimate the covariance within people, drawn towards a multiple of the identity, and invert its root.
+@dataclass(frozen=True, slots=True)
+class Variation:
+    """How updates vary within people."""
 
-    With fewer rows than numbers the estimate alone would be singular, and noisy long before (Ledoit and Wolf, 2004).
-    """
-    centre = rows.mean(axis=0)
+    centre: FloatArray
+    within: FloatArray  # covariance
+
+    def whitening(self, shrink: float) -> Whitening:
+        """Look away from it; the less, the further it is drawn towards equal in all directions.
+
+        With fewer people than numbers the estimate alone would be singular, and noisy long before (Ledoit and Wolf,
+        2004).
+        """
+        mean = float(np.trace(self.within)) / len(self.within)
+        drawn = self.within.copy()
+        drawn[np.diag_indices(len(drawn))] += shrink * mean if mean > 0 else 1.0
+        return Whitening(self.centre, np.linalg.cholesky(drawn))
+
+
+def variation(rows: FloatArray, who: npt.NDArray[np.int64]) -> Variation:
+    """Estimate the covariance within people."""
     _, place = np.unique(who, return_inverse=True)
     residual = rows - _means(rows, place)[place]
-    within = (residual.T @ residual / len(rows)).astype(np.float64)
-    scale = float(np.trace(within)) / len(within)
-    within[np.diag_indices(len(within))] += shrink * scale if scale > 0 else 1.0
-    root = scipy.linalg.cholesky(within, lower=True, overwrite_a=True, check_finite=False)
-    inverse, _ = scipy.linalg.lapack.dtrtri(root, lower=1, overwrite_c=1)
-    return Whitening(centre, np.ascontiguousarray(inverse.T, dtype=np.float32))
+    return Variation(rows.mean(axis=0), np.asarray(residual.T @ residual / len(rows), dtype=np.float32))
 
 
 def templates(rows: FloatArray, who: IntArray) -> tuple[FloatArray, IntArray]:

@@ -2,24 +2,53 @@
 
 A word that is not on the device leaves its row where it was, to the last bit. Comparing that with the words of each
 person's prior needs no training. How much it says depends on how much text there is, so it is one kind of evidence
-among others.
+among others. As a device has the same words in every round, it also says which updates come from one device.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from fedleak.attacks.features import gather
-from fedleak.core import FloatArray, IntArray, Layer, Layout
+from fedleak.attacks.shadow import halves
+from fedleak.core import FloatArray, IntArray, Layer, Layout, derive
 from fedleak.population.population import Examples
+from fedleak.trace.prior import Prior
 from fedleak.views.view import View
 
-__all__ = ["word_layer", "moved", "counts", "likelihood"]
+__all__ = ["Words", "words_of", "word_layer", "moved", "counts", "likelihood"]
 
 Flags = npt.NDArray[np.bool_]
 
 _FULL = 0.98  # where nearly every row moves (noise, weight decay), nothing can be read off
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Which words devices used, and how often people did before."""
+
+    known: Flags  # (known updates, words)
+    asked: Flags  # (asked updates, words)
+    people: FloatArray  # (people, words)
+    halves: Mapping[int, FloatArray]  # the same in each half of everyone's data, see shadow.Retrained
+
+
+def words_of(view: View, prior: Prior, known: IntArray, asked: IntArray, divisions: int, seed: int) -> Words | None:
+    """Read words off updates and off the prior; None where the model does not show them."""
+    layer = word_layer(view.layout, prior.examples[0])
+    if layer is None or (used := moved(view, layer, asked)) is None or (own := moved(view, layer, known)) is None:
+        return None
+    extent = layer.tensors[0][1][0]
+    by_half: dict[int, FloatArray] = {}
+    for s in range(divisions):
+        cut = [halves(examples, derive(seed, "halves", c, s)) for c, examples in enumerate(prior.examples)]
+        for side in range(2):
+            by_half[2 * s + side] = np.stack([counts(pair[side], extent) for pair in cut])
+    return Words(own, used, np.stack([counts(examples, extent) for examples in prior.examples]), by_half)
 
 
 def word_layer(layout: Layout, examples: Examples) -> Layer | None:

@@ -1,0 +1,97 @@
+"""Few numbers of an update that keep what matters: coordinates along the directions in which updates really lie.
+
+A random sketch spends its numbers evenly on all directions of a layer. The updates of a run fill only a few hundred, so
+their principal directions lose next to nothing with a tenth of the numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+
+from fedleak.attacks.features import gather, unit
+from fedleak.attacks.sketch import Sketch
+from fedleak.core import FloatArray, IntArray, Layout, derive
+from fedleak.views.view import View
+
+__all__ = ["Lens", "focus", "directions", "widths"]
+
+_SAMPLE = 1024  # rows that directions are found from; more of them cost much and change little
+
+
+@dataclass(frozen=True, slots=True)
+class Lens:
+    """The directions of every layer: those to name updates by first, then those to link them by.
+
+    Updates are named along directions of the anonymous ones alone. Directions of the known ones would show what a
+    person's prior data has in common, and its halves would name each other far too well to learn anything from. They
+    are linked along directions of both, since where to stop joining is learnt on the known ones.
+    """
+
+    sketches: Mapping[str, Sketch]
+    bases: Mapping[str, FloatArray]  # (numbers of the sketch, directions)
+    naming: Mapping[str, int]  # how many directions come first
+
+    def __call__(self, rows: Mapping[str, FloatArray]) -> FloatArray:
+        """Measure whole updates, (updates, directions of all layers)."""
+        measured = [unit(sketch(rows[name])) @ self.bases[name] for name, sketch in self.sketches.items()]
+        return np.concatenate(measured, axis=1)
+
+    def to_name(self, measured: FloatArray) -> dict[str, FloatArray]:
+        """What updates are named by, layer by layer, each scaled to length one."""
+        return {name: unit(part[:, : self.naming[name]]) for name, part in self._layers(measured).items()}
+
+    def to_link(self, measured: FloatArray) -> FloatArray:
+        """What updates are linked by: all layers, each scaled to length one."""
+        parts = self._layers(measured)
+        return np.concatenate([unit(part[:, self.naming[name] :]) for name, part in parts.items()], axis=1)
+
+    def _layers(self, measured: FloatArray) -> dict[str, FloatArray]:
+        ends = np.cumsum([basis.shape[1] for basis in self.bases.values()])[:-1]
+        return dict(zip(self.bases, np.split(measured, ends, axis=1), strict=True))
+
+
+def focus(view: View, wanted: IntArray, anonymous: IntArray, dims: int, seed: int) -> tuple[Lens, FloatArray]:
+    """Find the directions of the wanted updates, `anonymous` of which are; also these updates, measured along them.
+
+    A layer of these updates, a copy of it, and the directions of all layers take half of the attack's memory; a layer
+    that is too wide for that is sketched as it is read.
+    """
+    width = view.memory * 2**20 // 2 // 4 // (2 * len(wanted) + 2 * dims)
+    sketches, bases, naming, measured = {}, {}, {}, []
+    for name, share in widths(view.layout, dims).items():
+        size = next(layer.size for layer in view.layout if layer.name == name)
+        sketch = Sketch(size, width, derive(seed, "sketch", name))
+        table = gather(view, name, wanted, lambda rows, sketch=sketch: unit(sketch(rows)), sketch.dims)  # type: ignore[misc]
+        first = directions(table[anonymous], share)
+        sketches[name], naming[name] = sketch, first.shape[1]
+        bases[name] = np.concatenate([first, directions(table, share)], axis=1)
+        measured.append(table @ bases[name])
+    return Lens(sketches, bases, naming), np.concatenate(measured, axis=1)
+
+
+def directions(rows: FloatArray, most: int) -> FloatArray:
+    """The principal directions of rows, as columns; as many as there are, but at most `most`."""
+    some = rows[np.unique(np.linspace(0, len(rows) - 1, min(len(rows), _SAMPLE)).round().astype(np.int64))]
+    values, vectors = scipy.linalg.eigh((some @ some.T).astype(np.float64), overwrite_a=True)
+    values, vectors = np.maximum(values[::-1], 1e-30), vectors[:, ::-1]
+    count = min(most, int((values >= 1e-7 * values[0]).sum()))
+    return np.asarray(some.T @ (vectors[:, :count] / np.sqrt(values[:count])).astype(np.float32), dtype=np.float32)
+
+
+def widths(layout: Layout, dims: int) -> dict[str, int]:
+    """Share numbers out among the layers, evenly, except that no layer gets more than it has.
+
+    >>> from fedleak.core import Layer
+    >>> widths((Layer("narrow", (("bias", (5,)),)), Layer("wide", (("bias", (90,)),))), 65)
+    {'narrow': 5, 'wide': 60}
+    """
+    share: dict[str, int] = {}
+    left = dims
+    for place, layer in enumerate(sorted(layout, key=lambda layer: layer.size)):
+        share[layer.name] = max(1, min(layer.size, left // (len(layout) - place)))
+        left -= share[layer.name]
+    return {layer.name: share[layer.name] for layer in layout}
