@@ -65,10 +65,7 @@ def attack(plan: Plan, out: Path, progress: Progress, jobs: int | None = None) -
     with locked(out):
         started = time.monotonic()
         every = [
-            (i, play)
-            for i, run in enumerate(runs(plan, out))
-            if run.variant.played
-            for play in range(len(plan.plays))
+            (i, play) for i, run in enumerate(runs(plan, out)) if run.variant.played for play in range(len(plan.plays))
         ]
         progress.stage(f"Playing {len(every)} attacks", len(every))
         processes = jobs or cores()
