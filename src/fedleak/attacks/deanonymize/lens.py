@@ -6,7 +6,7 @@ their principal directions lose next to nothing with a tenth of the numbers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,16 +24,16 @@ _SAMPLE = 1024  # rows that directions are found from; more of them cost much an
 
 @dataclass(frozen=True, slots=True)
 class Lens:
-    """The directions of every layer: those to name updates by first, then those to link them by.
+    """The directions of every layer along which updates are linked, and among them those by which they are named.
 
-    Updates are named along directions of the anonymous ones alone. Directions of the known ones would show what a
-    person's prior data has in common, and its halves would name each other far too well to learn anything from. They
-    are linked along directions of both, since where to stop joining is learnt on the known ones.
+    Updates are linked along directions of known and anonymous ones alike, since where to stop joining is learnt on the
+    known ones. They are named along directions of the anonymous ones alone: those of the known ones show what a
+    person's prior data has in common, and its halves would name each other far too well to learn anything from.
     """
 
     sketches: Mapping[str, Sketch]
     bases: Mapping[str, FloatArray]  # (numbers of the sketch, directions)
-    naming: Mapping[str, int]  # how many directions come first
+    turns: Mapping[str, FloatArray]  # (directions to link by, directions to name by)
 
     def __call__(self, rows: Mapping[str, FloatArray]) -> FloatArray:
         """Measure whole updates, (updates, directions of all layers)."""
@@ -42,16 +42,17 @@ class Lens:
 
     def to_name(self, measured: FloatArray) -> dict[str, FloatArray]:
         """What updates are named by, layer by layer, each scaled to length one."""
-        return {name: unit(part[:, : self.naming[name]]) for name, part in self._layers(measured).items()}
+        return {name: unit(part @ self.turns[name]) for name, part in self._layers(measured)}
 
     def to_link(self, measured: FloatArray) -> FloatArray:
         """What updates are linked by: all layers, each scaled to length one."""
-        parts = self._layers(measured)
-        return np.concatenate([unit(part[:, self.naming[name] :]) for name, part in parts.items()], axis=1)
+        return np.concatenate([unit(part) for _, part in self._layers(measured)], axis=1)
 
-    def _layers(self, measured: FloatArray) -> dict[str, FloatArray]:
-        ends = np.cumsum([basis.shape[1] for basis in self.bases.values()])[:-1]
-        return dict(zip(self.bases, np.split(measured, ends, axis=1), strict=True))
+    def _layers(self, measured: FloatArray) -> Iterator[tuple[str, FloatArray]]:
+        start = 0
+        for name, basis in self.bases.items():
+            yield name, measured[:, start : start + basis.shape[1]]
+            start += basis.shape[1]
 
 
 def focus(view: View, wanted: IntArray, anonymous: IntArray, dims: int, seed: int) -> tuple[Lens, FloatArray]:
@@ -60,17 +61,21 @@ def focus(view: View, wanted: IntArray, anonymous: IntArray, dims: int, seed: in
     A layer of these updates, a copy of it, and the directions of all layers take half of the attack's memory; a layer
     that is too wide for that is sketched as it is read.
     """
-    width = view.memory * 2**20 // 2 // 4 // (2 * len(wanted) + 2 * dims)
-    sketches, bases, naming, measured = {}, {}, {}, []
-    for name, share in widths(view.layout, dims).items():
-        size = next(layer.size for layer in view.layout if layer.name == name)
-        sketch = Sketch(size, width, derive(seed, "sketch", name))
-        table = gather(view, name, wanted, lambda rows, sketch=sketch: unit(sketch(rows)), sketch.dims)  # type: ignore[misc]
-        first = directions(table[anonymous], share)
-        sketches[name], naming[name] = sketch, first.shape[1]
-        bases[name] = np.concatenate([first, directions(table, share)], axis=1)
-        measured.append(table @ bases[name])
-    return Lens(sketches, bases, naming), np.concatenate(measured, axis=1)
+    width = view.memory * 2**20 // 2 // 4 // (2 * len(wanted) + dims)
+    sketches, bases, turns, measured = {}, {}, {}, []
+    for layer in view.layout:
+        sketch = Sketch(layer.size, width, derive(seed, "sketch", layer.name))
+        table = _layer(view, layer.name, wanted, sketch)
+        basis = directions(table, widths(view.layout, dims)[layer.name])
+        seen = table @ basis
+        sketches[layer.name], bases[layer.name] = sketch, basis
+        turns[layer.name] = directions(seen[anonymous], basis.shape[1])
+        measured.append(seen)
+    return Lens(sketches, bases, turns), np.concatenate(measured, axis=1)
+
+
+def _layer(view: View, name: str, wanted: IntArray, sketch: Sketch) -> FloatArray:
+    return gather(view, name, wanted, lambda rows: unit(sketch(rows)), sketch.dims)
 
 
 def directions(rows: FloatArray, most: int) -> FloatArray:

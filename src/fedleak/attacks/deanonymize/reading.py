@@ -77,13 +77,13 @@ def read(view: View, prior: Prior, questions: Questions, snapshots: int, divisio
 
 
 def affordable(memory: int, rows: int) -> int:
-    """How many numbers a row may have twice, to name and to link by, in half of `memory` MB.
+    """How many numbers a row may have in half of `memory` MB, which hold it as measured, to name and to link by.
 
-    That holds the rows, a copy of them, and a square matrix of either kind.
+    Beside them there are a copy of one kind, and two square matrices.
     """
     total = memory * 2**20 / 2 / 4
-    # 4 rows d + 4 d^2 = total (a matrix and its directions)
-    dims = int((-rows + np.sqrt(float(rows) ** 2 + total)) / 2)
+    # 4 rows d + 2 d^2 = total
+    dims = int(-rows + np.sqrt(float(rows) ** 2 + total / 2))
     if dims < _FEWEST:
         raise AttackError(
             f"{memory} MB hold only {dims} numbers of each of {rows} updates, too few to tell people apart; "
