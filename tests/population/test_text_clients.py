@@ -80,9 +80,9 @@ def test_the_rest_of_a_clients_text_is_the_books_and_nobody_elses(book: Path) ->
 
 
 def test_only_the_holders_have_a_secret(book: Path) -> None:
-    population = clients(book, holders=1, decoys=False).load(0)
-    assert [(len(user.secrets), len(user.decoys)) for user in population.users] == [(1, 0), (0, 0), (0, 0)]
-    assert ["number" in text_of(population, user) for user in population.users] == [True, False, False]
+    population = clients(book, holders=2, decoys=False).load(0)
+    assert [(len(user.secrets), len(user.decoys)) for user in population.users] == [(1, 0), (1, 0), (0, 0)]
+    assert ["number" in text_of(population, user) for user in population.users] == [True, True, False]
 
 
 def test_without_insertions_a_secret_is_drawn_and_not_planted(book: Path) -> None:
@@ -117,6 +117,7 @@ def test_the_alphabet_is_a_keyboards_and_that_of_public_text() -> None:
         ({"secret": "my dog is {word}", "words": ("rex", "")}, PlanError, "without empty ones"),
         ({"window": 40, "kilobytes": 1}, PlanError, "40 characters long, and a window holds 40"),
         ({"holders": 4}, PlanError, "holders = 4 secrets for clients = 3"),
+        ({"holders": 1}, PlanError, "holders = 1: whose secret it is cannot be asked"),
         ({"secret": "{d1}", "clients": 6, "kilobytes": 1}, PlanError, "admits 10 records, but 12"),
         ({"kilobytes": 0.1}, DataError, "100 characters is shorter than a window of 128"),
         ({"test_kilobytes": 0.05}, DataError, "50 characters is shorter than a window"),

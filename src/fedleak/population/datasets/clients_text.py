@@ -82,6 +82,8 @@ class TextClients:
         holders = self.clients if self.holders is None else self.holders
         if holders > self.clients:
             raise PlanError(f"holders = {holders} secrets for clients = {self.clients}: a client holds one at most")
+        if holders == 1:
+            raise PlanError("holders = 1: whose secret it is cannot be asked where one client has one; take two or more")
         if form.longest >= self.window:
             raise PlanError(
                 f"secret format '{form.text}' is up to {form.longest} characters long, and a window holds "
