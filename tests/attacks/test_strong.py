@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedleak.attacks.deanonymize.lens import directions
+from fedleak.attacks.deanonymize.lens import directions, focus
 from fedleak.attacks.deanonymize.linking import Joining, agglomerate, alike, groups, outcomes, threshold
 from fedleak.attacks.deanonymize.mlp import Mlp
 from fedleak.attacks.deanonymize.strong import Strong
@@ -164,6 +164,33 @@ def test_directions_of_updates_lose_nothing_of_them() -> None:
     np.testing.assert_allclose(rows @ found @ found.T, rows, atol=1e-2)
     assert directions(rows, 2).shape == (500, 2)
     assert np.isfinite(directions(np.zeros((3, 5), np.float32), 2)).all()
+
+
+def test_anonymous_updates_keep_their_angles_and_known_ones_only_what_they_share_with_them(
+    trained: tuple[Plan, Run],
+) -> None:
+    view, given = look(trained[1])
+    wanted = np.arange(len(view.updates))
+    asked = given.questions.updates
+    known = np.setdiff1d(wanted, asked)
+    lens, measured = focus(view, wanted, asked, 4096, 0)
+    named = lens.to_name(measured)
+    np.testing.assert_allclose(lens({layer.name: view.updates.layer(layer.name) for layer in view.layout}), measured)
+    for layer in view.layout:
+        rows = unit(np.array(view.updates.layer(layer.name)))
+        np.testing.assert_allclose(
+            named[layer.name][asked] @ named[layer.name][asked].T, rows[asked] @ rows[asked].T, atol=1e-3
+        )
+        # What a known update has beside the anonymous ones is gone.
+        span = np.linalg.svd(rows[asked].astype(np.float64), full_matrices=False)
+        inside = rows[known] @ span.Vh[span.S > 1e-3 * span.S[0]].T
+        turned = named[layer.name][known] @ named[layer.name][known].T
+        np.testing.assert_allclose(turned, unit(inside) @ unit(inside).T, atol=1e-2)
+    linked, together = lens.to_link(measured), np.zeros((len(wanted), len(wanted)))
+    for layer in view.layout:
+        rows = unit(np.array(view.updates.layer(layer.name)))
+        together += rows @ rows.T
+    np.testing.assert_allclose(linked @ linked.T, together, atol=1e-2)
 
 
 def test_whitening_makes_people_vary_equally_in_every_direction() -> None:

@@ -83,7 +83,7 @@ class TextClients:
         if holders > self.clients:
             raise PlanError(f"holders = {holders} secrets for clients = {self.clients}: a client holds one at most")
         if holders == 1:
-            raise PlanError("holders = 1: whose secret it is cannot be asked where one client has one; take two or more")
+            raise PlanError("holders = 1: whose secret it is cannot be asked of one client; take two or more")
         if form.longest >= self.window:
             raise PlanError(
                 f"secret format '{form.text}' is up to {form.longest} characters long, and a window holds "
