@@ -183,7 +183,7 @@ def test_anonymous_updates_keep_their_angles_and_known_ones_only_what_they_share
         )
         # What a known update has beside the anonymous ones is gone.
         span = np.linalg.svd(rows[asked].astype(np.float64), full_matrices=False)
-        inside = rows[known] @ span.Vh[span.S > 1e-3 * span.S[0]].T
+        inside = rows[known] @ span.Vh[1e-3 * span.S[0] < span.S].T
         turned = named[layer.name][known] @ named[layer.name][known].T
         np.testing.assert_allclose(turned, unit(inside) @ unit(inside).T, atol=1e-2)
     linked, together = lens.to_link(measured), np.zeros((len(wanted), len(wanted)))
