@@ -1,0 +1,73 @@
+"""Search for a device's record by what the model learns when that device takes part.
+
+A search for the likeliest records finds what a model has memorised. Long before that, the model gives a record a little
+more probability after each round in which its owner took part. How much more, over a whole run, is a weighted sum of
+the record's log-probabilities under all snapshots, and so a sum over its characters: it can be followed from beginning
+to beginning like a probability, for every device by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from fedleak.attacks.records.scoring import Scores
+from fedleak.core import IntArray
+from fedleak.population.secret_formats import Format
+
+__all__ = ["guided", "contrasts"]
+
+
+def contrasts(there: IntArray, changes: Scores) -> Scores:
+    """How to weigh the rounds' changes so that their sum is what each device brings: (devices, rounds).
+
+    A regression on the presence of all devices at once, so that no device is credited with what its companions of the
+    same rounds brought. Rounds count less in which all records change much, as the first ones do; `changes` (rounds,
+    records) of some records tell which. As many devices take part in every round, so that only differences between
+    devices can be told: weights are taken against their mean.
+    """
+    scale = (changes - changes.mean(axis=1, keepdims=True)).std(axis=1)
+    scale = np.maximum(scale, 1e-3 * (scale.max() or 1.0))
+    design = np.column_stack([np.ones(len(there)), there]) / scale[:, None]
+    slopes = np.linalg.pinv(design)[1:] / scale
+    return np.asarray(slopes - slopes.mean(axis=0))
+
+
+def guided(form: Format, score: Callable[[Sequence[str]], Scores], devices: int, width: int) -> tuple[str, ...]:
+    """Records of the format, those that a beam of `width` beginnings leads to for any of the devices.
+
+    `score` gives every device's view of some beginnings: (devices, texts), larger is better.
+    """
+    beams: list[dict[str, int]] = [{"": 0} for _ in range(devices)]  # beginning -> state of the format
+    found: dict[str, None] = {}  # a set that keeps its order
+    while any(beams):
+        grown = [_grow(form, beam) for beam in beams]
+        for ended, _ in grown:
+            found.update(dict.fromkeys(ended))
+        texts = sorted(set().union(*(onward for _, onward in grown)))
+        if not texts:
+            break
+        table = score(texts)
+        place = {text: i for i, text in enumerate(texts)}
+        beams = []
+        for row, (_, onward) in zip(table, grown, strict=True):
+            best = sorted(onward, key=lambda text: -row[place[text]])[:width]
+            beams.append({text: onward[text] for text in best})
+    return tuple(found)
+
+
+def _grow(form: Format, beam: dict[str, int]) -> tuple[list[str], dict[str, int]]:
+    """Every way to go on by one choice, and the records that end on the way; what has no choice is written at once."""
+    ended: list[str] = []
+    onward: dict[str, int] = {}
+    for text, state in beam.items():
+        if state in form.finals:
+            ended.append(text)
+        for character, following in form.steps[state].items():
+            longer, at = text + character, following
+            while at not in form.finals and len(form.steps[at]) == 1:
+                ((only, at),) = form.steps[at].items()
+                longer += only
+            onward[longer] = at
+    return ended, onward
