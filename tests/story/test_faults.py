@@ -25,6 +25,8 @@ def started(plan: Path, out: str, *more: object) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        # Where tests run in the background of a shell, children would inherit that Ctrl-C is ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     log = plan.parent / out / "runs" / "plain" / "seed-0" / "trace" / "log"
     deadline = time.monotonic() + 60
