@@ -59,6 +59,8 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "digits": "fedleak.population.datasets.digits:Digits",
         "mnist-writers": "fedleak.population.datasets.mnist_writers:MnistWriters",
         "writers-canvas": "fedleak.population.datasets.writers_canvas:WritersCanvas",
+        "mnist-clients": "fedleak.population.datasets.mnist_clients:MnistClients",
+        "faces": "fedleak.population.datasets.faces:Faces",
         "blog": "fedleak.population.datasets.blog:Blog",
         "amazon": "fedleak.population.datasets.amazon:Amazon",
         "yelp": "fedleak.population.datasets.yelp:Yelp",
@@ -85,6 +87,8 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "eavesdropper": "fedleak.views.adversaries:EAVESDROPPER",
         "insider": "fedleak.views.adversaries:INSIDER",
         "aggregate-server": "fedleak.views.adversaries:AGGREGATE_SERVER",
+        "active-server": "fedleak.views.adversaries:ACTIVE_SERVER",
+        "malicious-client": "fedleak.views.adversaries:MALICIOUS_CLIENT",
     },
     "analysis": {
         "layers": "fedleak.analyses.layers:Layers",

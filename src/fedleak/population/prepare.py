@@ -38,7 +38,8 @@ class Prepared:
     traits: Mapping[UserId, Mapping[str, float]] = field(default_factory=dict)  # share of the private data showing it
     records: Records | None = None  # what is public about the secrets that users hold
     injected: Mapping[UserId, str] = field(default_factory=dict)  # records of the adversary's in users' texts
-    public: Examples | None = None  # some of the background, for an adversary to pick from, where there are traits
+    # Some of the background, for an adversary to learn from: where there are traits, or it has nobody's data.
+    public: Examples | None = None
     shows: Mapping[str, npt.NDArray[np.int8]] = field(default_factory=dict)  # which of these show what
 
 
@@ -68,7 +69,8 @@ def prepare(
         findings.append(Finding(kind="injected", count=len(marks), action="keep", text=text))
     if background is not None:
         background = _without_users_content(background, shares, findings)
-    public = _public(background, seed) if background is not None and population.traits else None
+    wanted = bool(population.traits) or plan.prior == "none"
+    public = _public(background, seed) if background is not None and wanted else None
     return Prepared(
         shares=_iid(shares, seed) if iid else shares,
         test=population.test if population.test is not None else drawn.test(),

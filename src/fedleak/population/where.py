@@ -46,6 +46,18 @@ _MNIST = Source(
 SOURCES: Mapping[str, Source] = {
     "mnist-writers": _MNIST,
     "writers-canvas": _MNIST,
+    "mnist-clients": Source(
+        folder="mnist",
+        choices=(_MNIST.choices[0][:4],),
+        homepages=_MNIST.homepages[:1],
+        note="the four MNIST files; source = 'digits' needs none",
+    ),
+    "faces": Source(
+        folder="orl",
+        choices=(("att_faces.tar.xz",), ("att_faces.zip",)),
+        homepages=("https://cam-orl.co.uk/facedatabase.html",),
+        note="the AT&T (formerly ORL) database of faces",
+    ),
     "blog": Source(
         folder="blog",
         choices=(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import warnings
 from pathlib import Path
 
@@ -17,13 +18,13 @@ ENDINGS = frozenset({".png", ".jpg", ".jpeg", ".pgm", ".ppm"})
 _FORMATS = ("PNG", "JPEG", "PPM")  # Pillow's PPM reads PGM too; its many other readers are not let near the files
 
 
-def read(file: Path, size: int, *, colour: bool) -> npt.NDArray[np.float32]:
-    """Read a picture as (channel, size, size) with values in [0, 1]."""
+def read(file: Path, size: int, *, colour: bool, content: bytes | None = None) -> npt.NDArray[np.float32]:
+    """Read a picture as (channel, size, size) with values in [0, 1]; `content` is of a file that lies in an archive."""
     try:
         with warnings.catch_warnings():
             # Pillow only warns of a picture that is small on disk and enormous in memory.
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(file, formats=_FORMATS) as opened:
+            with Image.open(file if content is None else io.BytesIO(content), formats=_FORMATS) as opened:
                 image: Image.Image = ImageOps.exif_transpose(opened)
                 if image.mode.startswith("I"):  # 16 bits, which Pillow would clip rather than scale
                     image = Image.fromarray((np.asarray(image, dtype=np.float64) / 257).astype(np.uint8))

@@ -1,0 +1,157 @@
+"""The AT&T faces (Samaria and Harter, 1994): forty people whom the clients learn to recognise together."""
+
+from __future__ import annotations
+
+import lzma
+import re
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Meta
+
+from fedleak.core import IntArray, Task, UserId, derive
+from fedleak.errors import DataError
+from fedleak.population import fingerprint, where
+from fedleak.population.datasets import pictures
+from fedleak.population.population import Examples, Population, User
+
+__all__ = ["Faces"]
+
+_PEOPLE, _EACH = 40, 10
+_AUXILIARY, _TEST = 3, 2  # of the ten pictures of a person; the other five are the clients'
+_NAME = re.compile(r"(?:^|/)s(\d{1,2})/(\d{1,2})\.pgm$")
+_LARGEST = 1 << 20  # bytes of a picture: one of 92x112 has 10 KB
+
+
+@dataclass(frozen=True, kw_only=True)
+class Faces:
+    """Each client has pictures of a few of forty people, and the task is to tell the people apart.
+
+    The setting of Song et al. (2020, section VII-C): 10 clients, 64x64 pixels, 40 classes; different clients may have
+    pictures of the same person. Of the ten pictures of a person five go to clients, three to the server's auxiliary set
+    and two to the test set; which, the seed decides. No two clients share a picture.
+
+    The paper's victim is told from others by glasses. The data does not say who wears them in which picture, and
+    Fedleak does not guess: what is personal about a client here is whom it has pictures of (its classes). As a property
+    that needs no labels, a share of the clients can have all its pictures mirrored (attribute `mirrored`), which sets
+    them apart as weakly as the side of a parting does; the auxiliary and the test set then hold as many mirrored
+    pictures, each for itself.
+
+    Faces are personal data: reports of a run stay with whoever made it.
+    """
+
+    name: ClassVar[str] = "faces"
+
+    clients: Annotated[int, Meta(ge=2, le=200, description="how many clients")] = 10
+    people: Annotated[
+        int, Meta(ge=1, le=_PEOPLE, description="people of whom each client has pictures; clients x people <= 200")
+    ] = 8
+    side: Annotated[int, Meta(ge=16, le=112, description="pictures are resized to this many pixels square")] = 64
+    mirrored: Annotated[float, Meta(ge=0, le=1, description="share of the clients whose pictures are all mirrored")] = (
+        0.0
+    )
+
+    def load(self, seed: int) -> Population:
+        """Read the pictures and deal them out; with another seed they are other clients."""
+        images = self._read()
+        rng = derive(seed, self.name, "deal")
+        order = np.stack([rng.permutation(_EACH) + _EACH * person for person in range(_PEOPLE)])
+        private, auxiliary, test = np.split(order, [_EACH - _AUXILIARY - _TEST, _EACH - _TEST], axis=1)
+        flipped = np.zeros(self.clients, dtype=np.bool_)
+        flipped[rng.permutation(self.clients)[: round(self.mirrored * self.clients)]] = True
+        users = tuple(
+            User(
+                UserId(f"client-{seed}-{number:03}"),
+                _examples(images, rows, np.full(len(rows), flipped[number])),
+                {"mirrored": "yes" if flipped[number] else "no"},
+            )
+            for number, rows in enumerate(self._deal(private, rng))
+        )
+
+        def mixed(rows: IntArray) -> Examples:
+            return _examples(images, rows, rng.random(len(rows)) < self.mirrored)
+
+        return Population(
+            users=users,
+            task=Task.CLASSIFY,
+            outputs=_PEOPLE,
+            source=(
+                f"The AT&T database of faces (Olivetti Research Laboratory), cut into {self.clients} clients with "
+                f"pictures of {self.people} people each."
+            ),
+            test=mixed(np.sort(test.ravel())),
+            background=mixed(np.sort(auxiliary.ravel())),
+            outputs_named=tuple(f"s{person + 1}" for person in range(_PEOPLE)),
+        )
+
+    def _deal(self, private: IntArray, rng: np.random.Generator) -> list[IntArray]:
+        """Give every client its people, everybody to as many clients as anybody else, and each of these a share."""
+        each = private.shape[1]
+        if self.clients * self.people > each * _PEOPLE:
+            raise DataError(
+                f"data set '{self.name}': {self.clients} clients with {self.people} people each need more than the "
+                f"{each} pictures that each of {_PEOPLE} people can give; lower clients or people"
+            )
+        owners: list[list[int]] = [[] for _ in range(_PEOPLE)]
+        for client in range(self.clients):
+            # Whoever fewest clients have yet, by lot among equals.
+            rarest = np.argsort([len(clients) + rng.random() for clients in owners])
+            for person in rarest[: self.people].tolist():
+                owners[person].append(client)
+        rows: list[list[IntArray]] = [[] for _ in range(self.clients)]
+        for person, clients in enumerate(owners):
+            for client, part in zip(clients, np.array_split(private[person], max(1, len(clients))), strict=False):
+                rows[client].append(part)
+        return [np.sort(np.concatenate(parts)) for parts in rows]
+
+    def _read(self) -> npt.NDArray[np.float32]:
+        """All pictures, (400, side, side), ten after ten by person."""
+        folder, (file,) = where.complete(self.name)
+        images = np.zeros((_PEOPLE * _EACH, self.side, self.side), dtype=np.float32)
+        found = np.zeros(len(images), dtype=np.bool_)
+        for name, content in _packed(folder / file):
+            match = _NAME.search(name)
+            if match is None:
+                continue
+            person, number = (int(part) - 1 for part in match.groups())
+            if 0 <= person < _PEOPLE and 0 <= number < _EACH:
+                row = person * _EACH + number
+                images[row] = pictures.read(folder / file / name, self.side, colour=False, content=content)[0]
+                found[row] = True
+        if not found.all():
+            raise DataError(
+                f"{folder / file}: holds {int(found.sum())} of the 400 pictures s1/1.pgm to s40/10.pgm; download again"
+            )
+        return images
+
+
+def _packed(file: Path) -> Iterator[tuple[str, bytes]]:
+    """The small files of an archive; nothing is unpacked to disk."""
+    try:
+        if file.suffix == ".zip":
+            with zipfile.ZipFile(file) as pack:
+                for info in pack.infolist():
+                    if not info.is_dir() and info.file_size <= _LARGEST:
+                        yield info.filename, pack.read(info)
+            return
+        with tarfile.open(file) as archive:
+            for member in archive:
+                if member.isfile() and member.size <= _LARGEST and (content := archive.extractfile(member)):
+                    yield member.name, content.read()
+    except (OSError, EOFError, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile) as error:
+        raise DataError(f"{file}: cannot be read ({error}); download it again") from error
+
+
+def _examples(images: npt.NDArray[np.float32], rows: IntArray, flipped: npt.NDArray[np.bool_]) -> Examples:
+    x = images[rows]
+    x[flipped] = x[flipped, :, ::-1]
+    # As taken: mirroring a picture does not make another one of it.
+    return Examples(
+        x=x[:, None], y=(rows // _EACH).astype(np.int64), fingerprint=fingerprint.of_rows(rows.reshape(-1, 1))
+    )
