@@ -43,10 +43,12 @@ VISIBLE: dict[str, set[str]] = {
     },
     "anonymous-server": {"snapshots.bin", "aggregates.bin", "shadow.bin", "update-000.bin", "update-001.bin"},
     "insider": {"snapshots.bin"},
+    "malicious-client": {"snapshots.bin"},
     "global-model-client": {"snapshots.bin"},
     "eavesdropper": {"snapshots.bin", "device.bin"},
     "aggregate-server": {"snapshots.bin", "aggregates.bin", "device.bin"},
 }
+VISIBLE["active-server"] = VISIBLE["server"]  # it can do more, not see more
 PUBLIC = {"header.json", "log"}
 
 

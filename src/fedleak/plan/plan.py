@@ -11,7 +11,16 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-__all__ = ["PopulationPlan", "FederationPlan", "InjectPlan", "RecordPlan", "AuditPlan", "Plan"]
+__all__ = [
+    "PopulationPlan",
+    "FederationPlan",
+    "InjectPlan",
+    "IsolatePlan",
+    "JoinPlan",
+    "RecordPlan",
+    "AuditPlan",
+    "Plan",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +133,40 @@ class InjectPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class IsolatePlan:
+    """An active server: it gives each victim a model of its own, which only that device trains.
+
+    A power that changes what is trained, so an adversary must have it, and without this table nobody is isolated
+    (Song et al., 2020, section V-D).
+    """
+
+    victims: Annotated[int, Meta(ge=1, description="how many devices are isolated, drawn by the seed")] = 1
+    user: (
+        Annotated[str, Meta(description="isolate this user's device, by the data set's name for them; else by draw")]
+        | None
+    ) = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinPlan:
+    """A malicious participant who trains a GAN against the shared model (Hitaj et al., 2017).
+
+    It generates pictures that the shared model takes for the classes of others, and trains with them as examples of a
+    class that does not exist, so that the others must teach the model better. The model has one more output for that
+    class. A power that changes what is trained, so an adversary must have it.
+    """
+
+    fakes: Annotated[int, Meta(ge=1, description="generated pictures in the device's data, drawn anew each round")] = 100
+    own: Annotated[
+        int, Meta(ge=0, description="pictures of the auxiliary set beside them, with their true classes")
+    ] = 100
+    steps: Annotated[int, Meta(ge=1, description="steps of the generator each round")] = 5
+    width: Annotated[
+        float, Meta(gt=0, le=4, description="channels of the generator, as a multiple of the paper's Tables I and II")
+    ] = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RecordPlan:
     """What of the run is kept on disk."""
 
@@ -173,6 +216,8 @@ class Plan:
     model: Any  # federation.Architecture
     federation: FederationPlan
     inject: InjectPlan | None
+    isolate: IsolatePlan | None
+    join: JoinPlan | None
     record: RecordPlan
     audit: AuditPlan
     attacks: tuple[Any, ...]  # attacks.Attack
@@ -203,5 +248,5 @@ class Plan:
     @property
     def trained(self) -> dict[str, Any]:
         """The part that decides what is trained; attacks, defences, seeds and limits can be added to it later."""
-        decides = ("dataset", "population", "model", "federation", "inject", "record")
+        decides = ("dataset", "population", "model", "federation", "inject", "isolate", "join", "record")
         return {key: self.resolved[key] for key in decides if key in self.resolved}

@@ -10,10 +10,11 @@ from typing import Annotated, Any
 import msgspec
 
 from fedleak import registry
-from fedleak.core import Power, words
+from fedleak.core import words
 from fedleak.errors import PlanError, did_you_mean
 from fedleak.plan.configure import configure, convert, plain
-from fedleak.plan.plan import AuditPlan, FederationPlan, InjectPlan, Plan, PopulationPlan, RecordPlan
+from fedleak.plan.plan import AuditPlan, FederationPlan, Plan, PopulationPlan, RecordPlan
+from fedleak.plan.powers import granted
 
 __all__ = ["read", "parse"]
 
@@ -26,6 +27,8 @@ _TOP = {
     "model": dict,
     "federation": dict,
     "inject": dict,
+    "isolate": dict,
+    "join": dict,
     "record": dict,
     "audit": dict,
     "attack": list,
@@ -86,9 +89,8 @@ def parse(text: str, source: str = "plan", change: Mapping[str, Any] | None = No
     games = chosen_games(top.get("game", []), attacks, source)
     defences = tuple(alternative(t, f"{source} [[defence]] {i}") for i, t in enumerate(top.get("defence", []), 1))
     adversaries = tuple(named("adversary", name, f"{source} [audit] adversaries") for name in audit.adversaries)
-    inject = configure(InjectPlan, top["inject"], f"{source} [inject]") if "inject" in top else None
     paired(attacks, adversaries, source)
-    injectable(inject, attacks, adversaries, source)
+    powers = granted(top, attacks, adversaries, games, source)
     population = settings["population"]
     assert isinstance(population, PopulationPlan)
     fitting(games, population, audit, source)
@@ -115,7 +117,7 @@ def parse(text: str, source: str = "plan", change: Mapping[str, Any] | None = No
         "population": plain(settings["population"]),
         "model": plain(model),
         "federation": plain(settings["federation"]),
-        **({"inject": plain(inject)} if inject is not None else {}),
+        **{name: plain(table) for name, table in powers.items() if table is not None},
         "record": plain(settings["record"]),
         "audit": plain(audit),
         "attack": [plain(a) for a in attacks],
@@ -135,13 +137,13 @@ def parse(text: str, source: str = "plan", change: Mapping[str, Any] | None = No
         games=games,
         analyses=analyses,
         adversaries=adversaries,
-        inject=inject,
         defences=defences,
         deployed=resolved["deployed"],
         limits=resolved["limits"],
         text=text,
         change=change or {},
         resolved=resolved,
+        **powers,
         **settings,  # type: ignore[arg-type]
     )
 
@@ -234,23 +236,6 @@ def paired(attacks: Sequence[Any], adversaries: Sequence[Any], source: str) -> N
     for adversary in adversaries:
         if all(adversary.missing(attack) for attack in attacks):
             playable(attacks[0], adversary, source)
-
-
-def injectable(inject: InjectPlan | None, attacks: Sequence[Any], adversaries: Sequence[Any], source: str) -> None:
-    """Let records be injected exactly where somebody has the power to, and say so where an attack relies on it."""
-    if inject is None:
-        for attack in attacks:
-            if Power.INJECT in attack.powers:
-                raise PlanError(
-                    f"{source}: attack '{attack.name}' needs records of the adversary's among the devices' data; grant "
-                    "them with a table [inject] (an empty one will do)"
-                )
-    elif not any(Power.INJECT in adversary.powers for adversary in adversaries):
-        able = [name for name in registry.names("adversary") if Power.INJECT in registry.load("adversary", name).powers]
-        raise PlanError(
-            f"{source} [inject]: no adversary of the plan can inject a record; name one in [audit] adversaries "
-            f"({', '.join(able)}), or remove the table"
-        )
 
 
 def fitting(games: Sequence[Any], population: PopulationPlan, audit: AuditPlan, source: str) -> None:

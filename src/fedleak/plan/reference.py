@@ -10,7 +10,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from msgspec import Meta
 
 from fedleak import registry
-from fedleak.plan.plan import AuditPlan, FederationPlan, InjectPlan, PopulationPlan, RecordPlan
+from fedleak.plan.plan import AuditPlan, FederationPlan, InjectPlan, IsolatePlan, JoinPlan, PopulationPlan, RecordPlan
 
 __all__ = ["reference"]
 
@@ -39,6 +39,8 @@ _TABLES = (
     ("population", PopulationPlan),
     ("federation", FederationPlan),
     ("inject", InjectPlan),
+    ("isolate", IsolatePlan),
+    ("join", JoinPlan),
     ("record", RecordPlan),
     ("audit", AuditPlan),
 )

@@ -21,6 +21,8 @@ __all__ = [
     "EAVESDROPPER",
     "INSIDER",
     "AGGREGATE_SERVER",
+    "ACTIVE_SERVER",
+    "MALICIOUS_CLIENT",
     "everyone",
     "plain",
 ]
@@ -118,6 +120,20 @@ AGGREGATE_SERVER = Adversary(
     name="aggregate-server",
     sights=Sight.SNAPSHOTS | Sight.AGGREGATE | Sight.SELECTION,
     summary="The company that runs the training, when cryptography lets it see only the sum of a round's messages.",
+)
+ACTIVE_SERVER = Adversary(
+    name="active-server",
+    sights=SERVER.sights,
+    powers=Power.ISOLATE,
+    summary="The company that runs the training, when it breaks the rules: it sees what the server sees, and gives "
+    "some devices a model of their own to train, which nobody else's training touches.",
+)
+MALICIOUS_CLIENT = Adversary(
+    name="malicious-client",
+    sights=Sight.SNAPSHOTS,
+    powers=Power.JOIN,
+    summary="A participant who keeps every version of the shared model, and trains with false examples to make the "
+    "others reveal more.",
 )
 
 

@@ -1,0 +1,67 @@
+"""Powers that change the run: granted by a table of the plan, to an adversary who has them, for an attack that uses them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fedleak import registry
+from fedleak.core import Power
+from fedleak.errors import PlanError
+from fedleak.plan.configure import configure
+from fedleak.plan.plan import InjectPlan, IsolatePlan, JoinPlan
+
+__all__ = ["granted"]
+
+# Table -> the power that it grants, its keys, what an attack needs of it, and what an adversary without it cannot do.
+_TABLES: Mapping[str, tuple[Power, type[Any], str, str]] = {
+    "inject": (
+        Power.INJECT,
+        InjectPlan,
+        "records of the adversary's among the devices' data; grant them",
+        "inject a record",
+    ),
+    "isolate": (Power.ISOLATE, IsolatePlan, "a victim with a model of its own; isolate one", "isolate a device"),
+    "join": (Power.JOIN, JoinPlan, "a device of the adversary's in the federation; let it in", "join as a device"),
+}
+
+
+def granted(
+    top: Mapping[str, Any], attacks: Sequence[Any], adversaries: Sequence[Any], games: Sequence[Any], source: str
+) -> dict[str, Any]:
+    """The tables that grant powers, None where the plan has not got one.
+
+    A run is changed exactly where somebody has the power to, and a plan whose attack relies on it is told what to add.
+    """
+    found = {}
+    for name, (power, cls, needed, ability) in _TABLES.items():
+        if name in top:
+            found[name] = configure(cls, top[name], f"{source} [{name}]")
+            if not any(power in adversary.powers for adversary in adversaries):
+                able = [other for other in registry.names("adversary") if power in _adversary(other).powers]
+                raise PlanError(
+                    f"{source} [{name}]: no adversary of the plan can {ability}; name one in [audit] adversaries "
+                    f"({', '.join(able)}), or remove the table"
+                )
+            continue
+        found[name] = None
+        for attack in attacks:
+            if power in attack.powers:
+                raise PlanError(
+                    f"{source}: attack '{attack.name}' needs {needed} with a table [{name}] (an empty one will do)"
+                )
+    if found["join"] is not None:
+        other = next((game.name for game in games if game.name != "reconstruct"), None)
+        if other is not None:
+            raise PlanError(
+                f"{source} [join]: the adversary's device belongs to nobody whom game '{other}' could ask about; only "
+                "'reconstruct' is played beside it"
+            )
+    isolate = found["isolate"]
+    if isolate is not None and isolate.user is not None and isolate.victims != 1:
+        raise PlanError(f"{source} [isolate]: user = '{isolate.user}' is one victim, and victims = {isolate.victims}")
+    return found
+
+
+def _adversary(name: str) -> Any:
+    return registry.load("adversary", name)
