@@ -65,11 +65,15 @@ def attack(plan: Plan, out: Path, progress: Progress, jobs: int | None = None) -
     with locked(out):
         started = time.monotonic()
         every = [
-            (i, play) for i, run in enumerate(runs(plan, out)) if run.variant.played for play in range(len(plan.plays))
+            (i, play)
+            for i, run in enumerate(runs(plan, out))
+            if run.variant.played
+            for play in range(len(run.variant.plays(plan)))
         ]
         progress.stage(f"Playing {len(every)} attacks", len(every))
         processes = jobs or cores()
-        todo = sum(not is_played(runs(plan, out)[i], *plan.plays[play]) for i, play in every)
+        found = runs(plan, out)
+        todo = sum(not is_played(found[i], *found[i].variant.plays(plan)[play]) for i, play in every)
         workers = max(1, processes // max(1, todo))  # as in training
         run_jobs([(attack_job, (*sent(plan), str(out), *one, workers)) for one in every], processes, progress.tick)
         spend(out, time.monotonic() - started)
@@ -95,12 +99,13 @@ def score(plan: Plan, out: Path, progress: Progress, *, partial: bool = False) -
                 control=run.variant.control,
                 deployed=run.variant.deployed,
                 facts=[],
-                played={settings_key(*play): [] for play in plan.plays},
+                adaptive=run.variant.adaptive is not None,
+                played={settings_key(*play): [] for play in run.variant.plays(plan)},
             ),
         )
         if found is not None:
             result.facts.append(found)
-            for play in plan.plays:
+            for play in run.variant.plays(plan):
                 if not partial or is_played(run, *play):
                     result.played[settings_key(*play)].append(played(run, *play))
         progress.tick(1)
@@ -142,5 +147,6 @@ def train_job(text: str, change: bytes, out: str, index: int, workers: int, tick
 def attack_job(text: str, change: bytes, out: str, index: int, play: int, workers: int, tick: Tick) -> None:
     """Play one attack on one run, in a worker process."""
     plan = reread(text, change)
-    attack_run(runs(plan, Path(out))[index], *plan.plays[play], workers=workers)
+    run = runs(plan, Path(out))[index]
+    attack_run(run, *run.variant.plays(plan)[play], workers=workers)
     tick(1)

@@ -33,7 +33,8 @@ def claims_path(run: Run, attack: Any, game: Any, adversary: Any) -> Path:
     key = digest([settings_key(attack, game, adversary), run.memory])[:8]
     # Other controls are only marked otherwise: what was claimed is the same.
     control = "-permuted" if run.variant.control == "permuted" else ""
-    return run.folder / "claims" / f"{attack.name}-{key}@{adversary.name}{control}.npy"
+    known = "-known" if run.variant.adaptive == "machine" else ""  # with shadow devices it has a folder of its own
+    return run.folder / "claims" / f"{attack.name}-{key}@{adversary.name}{control}{known}.npy"
 
 
 def asked(run: Run, game: Any) -> Asked:
@@ -63,6 +64,7 @@ def play(run: Run, attack: Any, game: Any, adversary: Any, *, workers: int = 1) 
         run.folder / "trace",
         adversary,
         shuffled=derive(run.seed, "permuted") if run.variant.control == "permuted" else None,
+        defences=run.variant.defences if run.variant.adaptive else (),
         memory=run.memory,
         workers=workers,
     )

@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -47,11 +47,14 @@ class Variant:
     defences: tuple[Any, ...] = ()
     control: str | None = None
     deployed: bool = False
+    # The adversary knows the defences: lets them act on its shadow devices, in a federation of its own, or where it has
+    # none imitates them only on its own machine.
+    adaptive: Literal["devices", "machine"] | None = None
 
     @property
     def trained(self) -> bool:
-        """Whether it has a federation of its own; other controls look at the undefended one again."""
-        return self.control in (None, "iid")
+        """Whether it has a federation of its own; others look again at one that is trained for another variant."""
+        return self.control in (None, "iid") and self.adaptive != "machine"
 
     @property
     def played(self) -> bool:
@@ -60,13 +63,26 @@ class Variant:
 
     @property
     def label(self) -> str:
-        """A short name for folders: `plain`, `iid`, or the defence with a digest of its settings."""
+        """A short name: `plain`, `iid`, or the defence with a digest of its settings."""
         if self.control:
             return self.control
         if not self.defences:
             return "plain"
         names = "+".join(defence.name for defence in self.defences)
-        return f"{names}-{digest([plain(defence) for defence in self.defences])[:6]}"
+        known = "-known" if self.adaptive else ""
+        return f"{names}-{digest([plain(defence) for defence in self.defences])[:6]}{known}"
+
+    @property
+    def folder(self) -> str:
+        """Where its federation lies."""
+        return self.label if self.trained else replace(self, control=None, adaptive=None).label
+
+    def plays(self, plan: Plan) -> list[tuple[Any, Any, Any]]:
+        """Every (attack, game, adversary) that is played for it.
+
+        Without shadow devices, to know of a defence makes a difference only to attacks that imitate devices.
+        """
+        return [one for one in plan.plays if self.adaptive != "machine" or getattr(one[0], "imitates", False)]
 
 
 @dataclass(frozen=True)
@@ -91,11 +107,17 @@ def digest(data: Any) -> str:
 
 
 def variants(plan: Plan) -> list[Variant]:
-    """The undefended run first, then controls, then defences."""
+    """The undefended run first, then controls, then defences, each against who does not know of it and who does."""
+    how: Literal["devices", "machine"] = "machine" if plan.population.prior == "none" else "devices"
+    known = (None, how) if plan.audit.adaptive else (None,)
     return [
         Variant(deployed=plan.deployed is None),
         *(Variant(control=control) for control in plan.audit.controls),
-        *(Variant(defences=chosen, deployed=plan.deployed == i) for i, chosen in enumerate(plan.defences)),
+        *(
+            Variant(defences=chosen, deployed=plan.deployed == i, adaptive=adaptive)
+            for i, chosen in enumerate(plan.defences)
+            for adaptive in known
+        ),
     ]
 
 
@@ -105,13 +127,13 @@ def runs(plan: Plan, out: Path) -> list[Run]:
         Run(
             variant=variant,
             seed=seed,
-            folder=out / "runs" / (variant.label if variant.trained else "plain") / f"seed-{seed}",
+            folder=out / "runs" / variant.folder / f"seed-{seed}",
             fingerprint=digest(
                 [
                     plan.trained,
                     variant.control if variant.trained else None,
                     [plain(d) for d in variant.defences],
-                    plan.audit.adaptive,
+                    variant.adaptive == "devices",
                     seed,
                 ]
             ),
@@ -147,7 +169,7 @@ def train_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
         prepared = prepare(plan.dataset, plan.population, run.seed, iid=iid, inject=plan.inject)
         model = fitting_model(plan, prepared)
         trained = defended(model, run.variant.defences)
-        members = devices(prepared.shares, run.seed, adaptive=plan.audit.adaptive)
+        members = devices(prepared.shares, run.seed, adaptive=run.variant.adaptive is not None)
         users = [share.user for share in prepared.shares]
         Truth(
             users=tuple(user.id for user in users),

@@ -156,7 +156,9 @@ class JoinPlan:
     class. A power that changes what is trained, so an adversary must have it.
     """
 
-    fakes: Annotated[int, Meta(ge=1, description="generated pictures in the device's data, drawn anew each round")] = 100
+    fakes: Annotated[int, Meta(ge=1, description="generated pictures in the device's data, drawn anew each round")] = (
+        100
+    )
     own: Annotated[
         int, Meta(ge=0, description="pictures of the auxiliary set beside them, with their true classes")
     ] = 100
@@ -192,8 +194,19 @@ class AuditPlan:
         ),
     ] = ("iid",)
     adaptive: Annotated[
-        bool, Meta(description="the adversary lets a defence act on its own shadow devices too, to imitate it")
-    ] = False
+        bool,
+        Meta(
+            description="attack every defence twice: as somebody who does not know of it, and as somebody who lets it "
+            "act on its own shadow devices too, to imitate it; false leaves the second one out"
+        ),
+    ] = True
+    target: Annotated[
+        float,
+        Meta(
+            ge=1,
+            description="recommend a defence where the strongest attack's interval ends below so many times chance",
+        ),
+    ] = 3.0
     level: Annotated[float, Meta(gt=0.5, lt=1, description="confidence level of every interval")] = 0.95
     permutations: Annotated[
         int, Meta(ge=20, description="how often identities are permuted to find the chance level")

@@ -12,6 +12,7 @@ import msgspec
 from fedleak import registry
 from fedleak.core import words
 from fedleak.errors import PlanError, did_you_mean
+from fedleak.plan.alternatives import parts, written_out
 from fedleak.plan.configure import configure, convert, plain
 from fedleak.plan.plan import AuditPlan, FederationPlan, Plan, PopulationPlan, RecordPlan
 from fedleak.plan.powers import granted
@@ -87,7 +88,8 @@ def parse(text: str, source: str = "plan", change: Mapping[str, Any] | None = No
     if not attacks:
         raise PlanError(f"{source}: no [[attack]] given")
     games = chosen_games(top.get("game", []), attacks, source)
-    defences = tuple(alternative(t, f"{source} [[defence]] {i}") for i, t in enumerate(top.get("defence", []), 1))
+    alternatives = written_out(top.get("defence", []), source)
+    defences = tuple(alternative(table, where) for where, table in alternatives)
     adversaries = tuple(named("adversary", name, f"{source} [audit] adversaries") for name in audit.adversaries)
     paired(attacks, adversaries, source)
     powers = granted(top, attacks, adversaries, games, source)
@@ -96,8 +98,8 @@ def parse(text: str, source: str = "plan", change: Mapping[str, Any] | None = No
     fitting(games, population, audit, source)
     deployed = [
         i
-        for i, t in enumerate(top.get("defence", []))
-        if convert(t.get("deployed", False), bool, f"{source} [[defence]] {i + 1} deployed")
+        for i, (where, table) in enumerate(alternatives)
+        if convert(table.get("deployed", False), bool, f"{where} deployed")
     ]
     if len(deployed) > 1:
         raise PlanError(f"{source} [[defence]]: only one can be deployed; combine several with also = [...]")
@@ -205,13 +207,8 @@ def component(kind: registry.Kind, table: Any, where: str) -> Any:
 
 def alternative(table: Any, where: str) -> tuple[Any, ...]:
     """One [[defence]]: a defence, and with `also = [{name = ...}]` others at the same time."""
-    if not isinstance(table, Mapping):
-        raise PlanError(f"{where}: expected a table with a name")
-    also = table.get("also", [])
-    if not isinstance(also, list):
-        raise PlanError(f"{where} also: expected a list of tables with a name")
-    own_keys = {key: value for key, value in table.items() if key not in ("also", "deployed")}
-    first = component("defence", own_keys, where)
+    own, also = parts(table, where)
+    first = component("defence", own, where)
     return (first, *(component("defence", t, f"{where} also {i}") for i, t in enumerate(also, 1)))
 
 

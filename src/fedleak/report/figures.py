@@ -54,9 +54,12 @@ def trade_off(name: str, scene: Scene) -> Markup | None:
 def comparison(name: str, scene: Scene) -> Markup:
     """Every attack on every run, with its interval and its own chance level."""
     row, header = 22.0, 26.0
-    rows = [(attack, [(run, run.score(attack, scene.metric)) for run in scene.runs]) for attack in scene.attacks]
-    scores = [score for _, line in rows for _, score in line if score is not None]
-    height = sum(header + row * sum(score is not None for _, score in line) for _, line in rows)
+    rows = [
+        (attack, [(run, score) for run in scene.runs for score in run.rows(attack, scene.metric)])
+        for attack in scene.attacks
+    ]
+    scores = [score for _, line in rows for _, score in line]
+    height = sum(header + row * len(line) for _, line in rows)
     box = Box(128, 10, WIDTH - 14, 10 + height)
     x = _share_axis(scores, box.left, box.right)
     parts: list[str] = [frame(box, x, None, scene.measure)]
@@ -65,18 +68,18 @@ def comparison(name: str, scene: Scene) -> Markup:
         parts.append(el("text", printable(attack), x=0.0, y=top + 18, class_="strong"))
         top += header
         for run, score in line:
-            if score is None:
-                continue
             middle = top + row / 2
             kind = "leak" if leaks(score) else "quiet"
-            parts.append(el("text", f"{run.key}\u2002{shorten(run.short, 14)}", x=8.0, y=middle + 4, class_="tick"))
+            whom = f"{shorten(run.short, 10)}*" if score.adaptive else shorten(run.short, 14)
+            parts.append(el("text", f"{run.key}\u2002{whom}", x=8.0, y=middle + 4, class_="tick"))
             wide = max(x(score.chance_high) - x(min(score.chance, score.chance_high)), 2.0)
             parts.append(el("rect", x=x(score.chance), y=middle - 7, width=wide, height=14.0, class_="chance"))
             parts.append(_bar(x(score.low), middle, x(score.high), middle, kind, cap=4))
-            dot = el("title", f"{attack} on {run.label}: {_said(score)}")
+            knowing = ", known to the attacker" if score.adaptive else ""
+            dot = el("title", f"{attack} on {run.label}{knowing}: {_said(score)}")
             parts.append(el("circle", dot, cx=x(score.value), cy=middle, r=4.0, class_=f"dot {kind}"))
             top += row
-    told = "; ".join(f"{s.attack} on {run.label} {_said(s)}" for _, line in rows for run, s in line if s is not None)
+    told = "; ".join(f"{s.attack} on {run.label} {_said(s)}" for _, line in rows for run, s in line)
     return figure(name, "Every attack on every run", f"Grey marks are chance. {told}.", box.bottom + 44, *parts)
 
 

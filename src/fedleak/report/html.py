@@ -127,21 +127,28 @@ def _scene(scene: Scene, name: str) -> Mapping[str, Any]:
 
 
 def _evidence(scene: Scene, attack: str, name: str) -> list[Evidence]:
-    control = next((_detail(run, attack) for run in scene.controls), None)
+    control = next((_detail(run, attack, None) for run in scene.controls), None)
     found = []
     for run in scene.runs:
-        detail, score = _detail(run, attack), run.score(attack, scene.metric)
+        score = run.score(attack, scene.metric)
+        detail = _detail(run, attack, score)
         if detail is None and score is None:
             continue
         drawn = [] if detail is None else _figures(detail, score, control, f"{name}-{run.key}")
         named, left_out = _named(detail)
-        guesses = _guesses(run, attack)
+        guesses = _guesses(run, score)
         told = {part.metric for _, *parts in guesses for part in parts}
         found.append(
             Evidence(
                 run=run,
                 score=score,
-                others=tuple(s for s in run.scores if s.attack == attack and s.metric not in (scene.metric, *told)),
+                others=tuple(
+                    s
+                    for s in run.scores
+                    if s.attack == attack
+                    and s.metric not in (scene.metric, *told)
+                    and (score is None or s.adaptive == score.adaptive)
+                ),
                 figures=tuple(drawn),
                 named=named,
                 left_out=left_out,
@@ -153,14 +160,18 @@ def _evidence(scene: Scene, attack: str, name: str) -> list[Evidence]:
     return found
 
 
-def _guesses(run: Run, attack: str) -> tuple[tuple[int, Score, Score], ...]:
+def _guesses(run: Run, score: Score | None) -> tuple[tuple[int, Score, Score], ...]:
     """Where records are asked for: what 1, 5, ... guesses come to."""
-    pairs = ((k, run.score(attack, f"top{k}"), run.score(attack, f"distance{k}")) for k in PLACES)
+    if score is None:
+        return ()
+    pairs = ((k, run.beside(score, f"top{k}"), run.beside(score, f"distance{k}")) for k in PLACES)
     return tuple((k, top, distance) for k, top, distance in pairs if top is not None and distance is not None)
 
 
-def _detail(run: Run, attack: str) -> Detail | None:
-    return next((detail for detail in run.details if detail.attack == attack), None)
+def _detail(run: Run, attack: str, score: Score | None) -> Detail | None:
+    """What the figures of an attack are drawn from: of the same play as the score beside them."""
+    known = [detail for detail in run.details if detail.attack == attack]
+    return next((detail for detail in known if score is None or detail.adaptive == score.adaptive), None)
 
 
 def _figures(detail: Detail, score: Score | None, control: Detail | None, name: str) -> list[tuple[Markup, str]]:

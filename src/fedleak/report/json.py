@@ -109,6 +109,7 @@ def _in_order(audit: Audit) -> list[Score]:
             _rank(score.adversary, adversaries),
             score.game,
             _rank(score.attack, attacks),
+            score.adaptive,
             not score.headline,
             _rank(score.metric, _METRICS),
         )

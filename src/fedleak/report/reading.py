@@ -38,21 +38,35 @@ class Run:
     details: tuple[Detail, ...]
 
     def of(self, metric: str) -> tuple[Score, ...]:
-        """The scores of one metric, one per attack."""
+        """The scores of one metric: one per attack, and a second where it was also played by who knows the defence."""
         return tuple(score for score in self.scores if score.metric == metric)
 
+    def rows(self, attack: str, metric: str) -> list[Score]:
+        """The scores of one attack, first of who does not know of the defence."""
+        return sorted((s for s in self.of(metric) if s.attack == attack), key=lambda score: score.adaptive)
+
     def score(self, attack: str, metric: str) -> Score | None:
-        """The score of one attack, if that attack was played on this run."""
-        return next((score for score in self.of(metric) if score.attack == attack), None)
+        """The score of one attack, if that attack was played on this run; the stronger where there are two."""
+        return max(self.rows(attack, metric), key=strength, default=None)
+
+    def beside(self, score: Score, metric: str) -> Score | None:
+        """Another metric of the same play."""
+        return next((s for s in self.rows(score.attack, metric) if s.adaptive == score.adaptive), None)
+
+    @property
+    def knowing(self) -> bool:
+        """Whether it was also attacked by somebody who knows of the defence."""
+        return any(score.adaptive for score in self.scores)
 
     def strongest(self, metric: str) -> Score | None:
         """The attack that a defender must fear: the one whose interval begins highest."""
-        return max(self.of(metric), key=lambda score: (score.low, score.value), default=None)
+        return max(self.of(metric), key=strength, default=None)
 
     @property
     def utility(self) -> Utility | None:
-        """How good the model of this run is."""
-        return next((score.utility for score in self.scores if score.utility is not None), None)
+        """How good the model of this run is; of two runs the one in which every device defends itself."""
+        known = sorted((s for s in self.scores if s.utility is not None), key=lambda score: not score.adaptive)
+        return known[0].utility if known else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +160,11 @@ def _letters(position: int) -> str:
     return chr(ord("A") + position) if position < 26 else f"{chr(ord('A') + position % 26)}{position // 26}"
 
 
+def strength(score: Score) -> tuple[float, float]:
+    """What the strongest attack is chosen by: where its interval begins, then where it lies."""
+    return score.low, score.value
+
+
 def leaks(score: Score) -> bool:
     """Whether an attack has shown a leak: its whole interval lies above chance; of a distance, below."""
     return score.high < score.chance if score.distance else score.low > score.chance
@@ -191,7 +210,8 @@ def helped(scene: Scene, run: Run) -> str:
         return "No attack was scored under this defence."
     baseline = scene.undefended.strongest(scene.metric) if scene.undefended else None
     before = f" instead of {number(baseline.value)}" if baseline else ""
-    sentence = f"the strongest attack ({after.attack}) reaches {scene.measure} {number(after.value)}{before}"
+    knowing = ", by somebody who knows of the defence" if after.adaptive else ""
+    sentence = f"the strongest attack ({after.attack}{knowing}) reaches {scene.measure} {number(after.value)}{before}"
     if leaks(after):
         above = f"above chance ({number(after.chance)})" if after.chance else "above chance"
         sentence += f", still {f'{times(after)} chance' if times(after) != '-' else above}"

@@ -20,14 +20,14 @@ def found(run: Run, metric: str) -> str:
     if best is None:
         return "No attack was scored on this run."
     beside, sentence = _TOLD.get(kind_of(best.game), ("", None))
-    shown = run.score(best.attack, beside)
+    shown = run.beside(best, beside)
     if shown is None or sentence is None:
         name = metric_name(metric, best.game)
         return (
             f"The strongest attack, {best.attack}, reaches {name} {number(best.value)}; guessing would manage "
             f"{number(best.chance)}.{_NOT_SHOWN if not leaks(best) else ''}"
         )
-    stranger = run.score(best.attack, "unseen")
+    stranger = run.beside(best, "unseen")
     more = (
         f" Updates of people it has never seen are told from the others with average precision "
         f"{number(stranger.value)}; guessing would manage {number(stranger.chance)}."
@@ -109,7 +109,7 @@ _TOLD: Mapping[str, tuple[str, Callable[[Score, bool], str] | None]] = {
 
 def big(run: Run, best: Score) -> str:
     """The one number to print large: that of the sentence beside it."""
-    shown = run.score(best.attack, _TOLD.get(kind_of(best.game), ("", None))[0])
+    shown = run.beside(best, _TOLD.get(kind_of(best.game), ("", None))[0])
     return percent(shown.value) if shown else number(best.value)
 
 
@@ -138,7 +138,7 @@ def columns(scene: Scene) -> list[Column]:
 
 
 def _beside(metric: str, run: Run, score: Score) -> str:
-    other = run.score(score.attack, metric)
+    other = run.beside(score, metric)
     if other is None:
         return ""
     return percent(other.value) if metric in ("top1", "p10") else number(other.value)

@@ -78,7 +78,7 @@ def _tables(scene: Scene, console: Console) -> None:
     """One table in strips: a line per run with its utility, then its attacks under the same columns."""
     level = next((score.level for run in scene.runs for score in run.scores), 0.95)
     name = short_name(scene.metric, scene.game)
-    first = max(20, *(len(attack) + 2 for attack in scene.attacks))
+    first = max(20, *(len(attack) + 11 for attack in scene.attacks))
     beside = columns(scene)
     head = _strip(first, beside)
     titles = ("", f"{name} [{level:.0%} interval]", *(shown.narrow for shown in beside))
@@ -91,7 +91,7 @@ def _tables(scene: Scene, console: Console) -> None:
         console.print(line)
         strip = _strip(first, beside)
         for attack in scene.attacks:
-            if (score := run.score(attack, scene.metric)) is not None:
+            for score in run.rows(attack, scene.metric):
                 strip.add_row(*_row(run, score, beside))
         console.print(strip)
 
@@ -108,7 +108,7 @@ def _strip(first: int, beside: Sequence[Column]) -> Table:
 def _row(run: Run, score: Score, beside: Sequence[Column]) -> tuple[Text, ...]:
     style = "red" if leaks(score) else ""
     return (
-        Text(f"  {printable(score.attack)}"),
+        Text(f"  {printable(score.attack)}{', adapted' if score.adaptive else ''}"),
         Text(interval(score), style=style),
         *(Text(shown.cell(run, score)) for shown in beside),
     )

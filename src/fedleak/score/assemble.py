@@ -53,6 +53,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     defences: tuple[Any, ...]
     control: str | None
     deployed: bool
+    adaptive: bool = False  # by an adversary who knows of the defences
     facts: list[Facts]  # one per seed
     played: Mapping[str, list[Played]]  # settings_key of the attack, its game and the adversary -> one per seed
 
@@ -65,7 +66,7 @@ def assemble(plan: Plan, runs: Sequence[RunResult], seconds: float) -> Audit:
     for run in runs:
         utility = utility_of(run, base)
         for attack, game, adversary in plan.plays:
-            played = run.played[settings_key(attack, game, adversary)]
+            played = run.played.get(settings_key(attack, game, adversary), [])
             if len(played) < len(run.facts):  # not played on every seed yet
                 continue
             labels: dict[str, Any] = {
@@ -73,6 +74,7 @@ def assemble(plan: Plan, runs: Sequence[RunResult], seconds: float) -> Audit:
                 "adversary": adversary.name,
                 "game": label(game, plan.games),
                 "defence": described(run.defences),
+                "adaptive": run.adaptive,
                 "control": run.control,
             }
             measured = {

@@ -64,6 +64,7 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     options: int  # people, or values, to choose from in one question; 1 where the answer is yes or no
     seeds: list[int]
     defence: dict[str, Any] | None = None  # {"name": ..., settings ...}
+    adaptive: bool = False  # the adversary knows of the defence and imitates it
     # "iid": the same audit of users with nothing personal in their data; "decoys": the same claims marked against
     # records that nobody holds; "permuted": the same attack, told in the wrong order which devices took part;
     # "another": the same claims, each device's marked against the secret of another one's owner
@@ -120,6 +121,7 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True):
     game: str
     defence: dict[str, Any] | None
     control: str | None
+    adaptive: bool = False
     users: list[PerUser]  # most identifiable first; empty where people are not what is asked for
     recall: list[float]  # precision-recall curve over all pairs of question and option, recall ascending
     precision: list[float]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from fedleak.core import FloatArray, IntArray, Layout, Params, Power, Sight, Task, words
 from fedleak.errors import NotVisible, TraceError
+from fedleak.federation.hooks import Defence
 from fedleak.trace.reader import Trace
 from fedleak.views.adversaries import Adversary, everyone, plain
 
@@ -43,6 +44,7 @@ class View:
         injected: Mapping[str, str] | None = None,
         shuffled: np.random.Generator | None = None,
         every: int = 1,
+        defences: Sequence[Defence] = (),
         memory: int = 2000,
         workers: int = 1,
     ) -> None:
@@ -54,10 +56,12 @@ class View:
         see them. `shuffled` is for a control: which devices took part is told of the rounds in a wrong order, so that
         it has nothing to do with the snapshots any more, and each injected record is said to be at another device.
         With `every` the adversary has only every so-many-th snapshot, and the last: a round of this view is then all
-        that happened between two of them. `memory` (MB) and `workers` (threads) are what an attack may use of the
-        machine; claims must not depend on the number of workers.
+        that happened between two of them. `defences` are those of the run, for an adversary who knows of them.
+        `memory` (MB) and `workers` (threads) are what an attack may use of the machine; claims must not depend on the
+        number of workers.
         """
         self.adversary = adversary
+        self.defences = tuple(defences)  # none, for who does not know of them
         self.memory = memory
         self.workers = workers
         self._shadow, self._rows = shadow, rows
