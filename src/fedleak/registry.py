@@ -59,6 +59,8 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "digits": "fedleak.population.datasets.digits:Digits",
         "mnist-writers": "fedleak.population.datasets.mnist_writers:MnistWriters",
         "writers-canvas": "fedleak.population.datasets.writers_canvas:WritersCanvas",
+        "mnist-clients": "fedleak.population.datasets.mnist_clients:MnistClients",
+        "faces": "fedleak.population.datasets.faces:Faces",
         "blog": "fedleak.population.datasets.blog:Blog",
         "amazon": "fedleak.population.datasets.amazon:Amazon",
         "yelp": "fedleak.population.datasets.yelp:Yelp",
