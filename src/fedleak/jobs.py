@@ -30,28 +30,45 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def run_jobs(jobs: Sequence[tuple[Job, tuple[Any, ...]]], processes: int, tick: Tick) -> None:
+def run_jobs(
+    jobs: Sequence[tuple[Job, tuple[Any, ...]]], processes: int, tick: Tick, *, keep_going: bool = False
+) -> dict[int, str]:
     """Run every job once; each is called with its arguments and a `tick` that reports progress.
 
     With one process they run here, one after another. The first failure stops the rest: what they had finished is on
-    disk, so nothing is lost.
+    disk, so nothing is lost. With `keep_going` an explained failure stops nothing, and is returned under its job's
+    place.
     """
+    failed: dict[int, str] = {}
+
+    def tolerate(place: int, error: FedleakError) -> None:
+        if not keep_going:
+            raise error
+        failed[place] = str(error)
+
     if processes == 1 or len(jobs) <= 1:
         single_threaded()
-        for job, arguments in jobs:
-            job(*arguments, tick)
-        return
+        for place, (job, arguments) in enumerate(jobs):
+            try:
+                job(*arguments, tick)
+            except FedleakError as error:
+                tolerate(place, error)
+        return failed
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["fedleak.pipeline"])
     ticks = context.Queue()
     pool = ProcessPoolExecutor(min(processes, len(jobs)), mp_context=context, initializer=enter, initargs=(ticks,))
     try:
-        pending: set[Future[None]] = {pool.submit(work, job, arguments) for job, arguments in jobs}
+        places = {pool.submit(work, job, arguments): place for place, (job, arguments) in enumerate(jobs)}
+        pending: set[Future[None]] = set(places)
         while pending:
             done, pending = wait(pending, timeout=0.2, return_when=FIRST_EXCEPTION)
             drain(ticks, tick)
             for future in done:
-                future.result()
+                try:
+                    future.result()
+                except FedleakError as error:
+                    tolerate(places[future], error)
     except BrokenProcessPool as error:
         raise FedleakError(
             "a worker process was killed, perhaps for lack of memory; finished rounds are kept, "
@@ -61,6 +78,7 @@ def run_jobs(jobs: Sequence[tuple[Job, tuple[Any, ...]]], processes: int, tick: 
         stop(pool)
         drain(ticks, tick)
         ticks.close()
+    return failed
 
 
 def stop(pool: ProcessPoolExecutor) -> None:

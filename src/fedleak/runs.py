@@ -20,6 +20,7 @@ from fedleak.core import Layout
 from fedleak.errors import PlanError, TraceError, did_you_mean
 from fedleak.federation.federation import defended, devices, initial, train
 from fedleak.federation.model import Input, Model, Signature
+from fedleak.federation.price import Clock, local_steps, matched_round
 from fedleak.federation.utility import centralised, chance, evaluate, metric_of, nearest
 from fedleak.plan.configure import plain
 from fedleak.plan.plan import Plan
@@ -27,6 +28,7 @@ from fedleak.population.population import Examples
 from fedleak.population.prepare import Prepared, prepare
 from fedleak.score.assemble import Facts
 from fedleak.score.result import Finding
+from fedleak.tampered import resumed, tamper
 from fedleak.trace.files import read_whole, write_atomic
 from fedleak.trace.header import Header
 from fedleak.trace.lock import locked
@@ -169,11 +171,12 @@ def train_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
         prepared = prepare(plan.dataset, plan.population, run.seed, iid=iid, inject=plan.inject)
         model = fitting_model(plan, prepared)
         trained = defended(model, run.variant.defences)
-        members = devices(prepared.shares, run.seed, adaptive=run.variant.adaptive is not None)
+        people = devices(prepared.shares, run.seed, adaptive=run.variant.adaptive is not None)
+        members, tampering, told = tamper(plan, prepared, trained, people, run.seed)
         users = [share.user for share in prepared.shares]
         Truth(
             users=tuple(user.id for user in users),
-            device_user={device.id: device.user for device in members},
+            device_user={device.id: device.user for device in people},
             attributes={user.id: dict(user.attributes) for user in users},
             traits=prepared.traits,
             secrets={user.id: user.secrets for user in users if user.secrets},
@@ -200,7 +203,7 @@ def train_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
             shadow=tuple(device.shadow for device in members),
             settings=known_to_all(plan, prepared),
             defences=tuple(plain(defence) for defence in run.variant.defences),
-            tampering=() if plan.inject is None else ({"power": "inject", **plain(plan.inject)},),
+            tampering=told,
             dtype=plan.record.dtype,
         )
         writer = TraceWriter.open(run.folder / "trace", header)
@@ -217,12 +220,17 @@ def train_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
             start=writer.rounds,
             weights=writer.weights,
             workers=workers,
+            tampering=tampering,
+            isolation=resumed(Trace.open(run.folder / "trace"), tampering) if writer.rounds else None,
         )
-        for done in rounds:
+        clock = Clock()
+        for done in clock.through(rounds):
             writer.append(done)
             tick(1)
         weights = writer.weights
         assert weights is not None
+        trace = Trace.open(run.folder / "trace")
+        matched = matched_round(trace.round, trace.size, [len(d.data) for d in members], plan.federation)
         pooled = Examples.concat(part for share in prepared.shares for part in (share.private, share.prior))
         spelt = prepared.records is not None  # characters, where records are asked for
         central = near = None
@@ -246,7 +254,12 @@ def train_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
             chance=chance(pooled, prepared.test, prepared.task, spelt=spelt),
             centralised=central,
             knn=near,
-            dropped=sum(1 for _ in Trace.open(run.folder / "trace").dropped()),
+            matched=evaluate(trained, trace.snapshot(matched), prepared.test, prepared.task, spelt=spelt)
+            if matched < trace.rounds
+            else None,
+            local_steps=int(local_steps(trace.size, plan.federation).sum()),
+            device_seconds=clock.per_update,
+            dropped=sum(1 for _ in trace.dropped()),
             seconds=time.monotonic() - started,
             findings=[Finding(kind=f.kind, count=f.count, action=f.action, text=f.text) for f in prepared.findings],
         )
@@ -263,7 +276,7 @@ def fitting_model(plan: Plan, prepared: Prepared) -> Model:
     for attack in plan.attacks:
         if prepared.task not in attack.tasks:
             raise PlanError(f"attack '{attack.name}' does not apply to the task '{prepared.task.value}'; remove it")
-    model: Model = plan.model.build(Signature(prepared.task, prepared.input_shape, prepared.outputs))
+    model: Model = plan.model.build(Signature(prepared.task, prepared.input_shape, outputs(plan, prepared)))
     check_layers(plan, model.layout)
     return model
 
@@ -274,8 +287,13 @@ def known_to_all(plan: Plan, prepared: Prepared) -> dict[str, Any]:
         **plan.resolved["federation"],
         "architecture": plan.resolved["model"],
         "input_shape": list(prepared.input_shape),
-        "outputs": prepared.outputs,
+        "outputs": outputs(plan, prepared),
     }
+
+
+def outputs(plan: Plan, prepared: Prepared) -> int:
+    """Outputs of the model: one more than there are classes where a malicious participant adds one that is false."""
+    return prepared.outputs + (plan.join is not None)
 
 
 def check_layers(plan: Plan, layout: Layout) -> None:

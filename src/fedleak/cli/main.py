@@ -12,7 +12,7 @@ from fedleak.errors import FedleakError
 
 __all__ = ["main", "cli"]
 
-_VERBS = ("demo", "audit", "train", "attack", "score", "report", "analyse", "list", "check", "data")
+_VERBS = ("demo", "audit", "train", "attack", "score", "report", "analyse", "sweep", "list", "check", "data")
 
 EXIT_CODES = """\b
 Exit codes:
@@ -52,6 +52,7 @@ def cli(ctx: click.Context, debug: bool) -> None:
     Examples:
       fedleak demo                        a complete audit on bundled data, in about a minute
       fedleak audit my-plan.toml          everything a plan asks for
+      fedleak sweep my-plan.toml          what each defence buys and costs
       fedleak list --matrix               who can play which attack
     """
     ctx.obj = debug

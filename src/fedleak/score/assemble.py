@@ -19,6 +19,7 @@ from fedleak.plan.plan import Plan
 from fedleak.score.detail import detail
 from fedleak.score.result import Audit, Detail, Finding, Score, Threat, Untested, Utility
 from fedleak.score.score import Measured, Played, applies, measure, verdict
+from fedleak.score.tradeoff import Price, tradeoffs
 from fedleak.views.adversaries import Adversary
 from fedleak.views.adversaries import plain as plain_sight
 
@@ -42,6 +43,9 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     chance: float
     centralised: float | None
     knn: float | None = None
+    matched: float | None = None  # utility after as many local steps as the undefended run takes, if it takes more
+    local_steps: int = 0  # of all devices over all rounds
+    device_seconds: float | None = None  # computing time of one update
     dropped: int  # updates left out because they were not finite
     seconds: float
     findings: list[Finding]
@@ -114,6 +118,7 @@ def assemble(plan: Plan, runs: Sequence[RunResult], seconds: float) -> Audit:
         defences={d.name: d.summary for run in runs for d in run.defences},
         scores=scores,
         details=details,
+        tradeoffs=tradeoffs(scores, [price(run) for run in runs if run.control is None], plan.audit.target),
         untested=untested(plan),
         plan=plan.text,
         resolved=dict(plan.resolved),
@@ -195,6 +200,19 @@ def utility_of(run: RunResult, base: RunResult) -> Utility:
         centralised=statistics.fmean(central) if central else None,
         knn=statistics.fmean(near) if near else None,
         chance=statistics.fmean(facts.chance for facts in base.facts),
+    )
+
+
+def price(run: RunResult) -> Price:
+    """What a run cost."""
+    at_matched = [facts.matched if facts.matched is not None else facts.utility for facts in run.facts]
+    return Price(
+        defence=described(run.defences),
+        adaptive=run.adaptive,
+        utility=[facts.utility for facts in run.facts],
+        matched=at_matched if any(facts.matched is not None for facts in run.facts) else None,
+        steps=[facts.local_steps for facts in run.facts],
+        seconds=[facts.device_seconds for facts in run.facts if facts.device_seconds is not None],
     )
 
 

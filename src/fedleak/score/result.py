@@ -25,6 +25,9 @@ __all__ = [
     "Finding",
     "Threat",
     "Untested",
+    "Setting",
+    "Tradeoff",
+    "Failure",
     "Audit",
 ]
 
@@ -197,6 +200,47 @@ class Untested(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """What one defence, at one strength, buys against one adversary's question, and what it costs."""
+
+    defence: dict[str, Any] | None  # null: none
+    attack: str  # the strongest: its interval begins highest
+    adaptive: bool  # by somebody who knows of the defence
+    value: float
+    low: float
+    high: float
+    chance: float
+    bound: float | None  # the highest upper end of any attack's interval, in multiples of its chance; None: no chance
+    leaks: bool  # some attack beats chance
+    utility: float
+    kept: float  # utility in units of the undefended one's: 1 costs nothing
+    kept_low: float  # over seeds
+    kept_high: float
+    matched: float | None  # the same after as many local steps as the undefended run; None where they are as many
+    steps: float  # local steps, in units of the undefended run's
+    seconds: float | None  # computing time of one update on its device, in the same units
+    best: bool  # nothing else keeps more utility and leaks less (the Pareto front)
+
+
+class Tradeoff(msgspec.Struct, frozen=True, kw_only=True):
+    """What stopping one adversary would cost."""
+
+    adversary: str
+    game: str
+    metric: str
+    target: float  # times chance, below which the upper bound must lie
+    settings: list[Setting]  # none first, then the defences as the plan lists them
+    advice: str
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """A cell of a sweep that could not be trained or attacked."""
+
+    defence: dict[str, Any] | None
+    seed: int
+    why: str
+
+
 class Audit(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that an audit found."""
 
@@ -213,6 +257,8 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     defences: dict[str, str]  # name -> one sentence on what it does
     scores: list[Score]
     details: list[Detail]
+    tradeoffs: list[Tradeoff] = []  # where defences were tried
+    failures: list[Failure] = []
     analyses: list[Analysis] = []
     untested: list[Untested]
     plan: str  # the plan file as it was run

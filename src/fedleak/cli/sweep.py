@@ -1,0 +1,74 @@
+"""fedleak sweep: every defence and strength, and what each buys and costs."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fedleak.cli.audit import conclude
+from fedleak.cli.options import bar, full_option, jobs_option, opened, out_option, plan_argument
+from fedleak.errors import PlanError
+from fedleak.sweep import over, sweep
+
+__all__ = ["command"]
+
+
+@click.command("sweep")
+@plan_argument
+@click.option(
+    "--over",
+    "grids",
+    multiple=True,
+    metavar="DEFENCE.KEY=V1,V2,...",
+    help="Try a defence at these strengths, beside those of the plan; several keys of one defence are combined.",
+)
+@full_option
+@out_option
+@jobs_option
+def command(plan: str, grids: tuple[str, ...], full: bool, out: Path | None, jobs: int | None) -> int:
+    """Train and attack a PLAN under every defence and strength, and say what each buys and what it costs.
+
+    In a plan, a list where [[defence]] expects one value stands for one defence each. A cell that fails stops no other;
+    interrupted, the same command goes on where it stopped, and tries again what failed.
+
+    \b
+    Examples:
+      fedleak sweep countermeasures/fig12-writers
+      fedleak sweep demo --over noise.sigma=1,5,25 --over noise.relative=true
+    """
+    chosen, folder = opened(plan, out, full)
+    if grids:
+        chosen = over(chosen, asked(grids))
+    with bar() as progress:
+        result = sweep(chosen, folder, progress, jobs)
+    code = conclude(result, folder)
+    return 1 if result.failures else code
+
+
+def asked(grids: tuple[str, ...]) -> dict[tuple[str, str], list[Any]]:
+    """Read what was given with --over.
+
+    >>> asked(("noise.sigma=1,5", "noise.relative=true"))
+    {('noise', 'sigma'): [1, 5], ('noise', 'relative'): [True]}
+    """
+    found: dict[tuple[str, str], list[Any]] = {}
+    for grid in grids:
+        target, equals, values = grid.partition("=")
+        name, dot, key = target.partition(".")
+        if not (name and dot and key and equals and values.strip()):
+            raise PlanError(f"--over {grid}: expected DEFENCE.KEY=V1,V2,..., for instance noise.sigma=1,5")
+        found[name, key] = [_value(text.strip(), grid) for text in values.split(",")]
+    return found
+
+
+def _value(text: str, grid: str) -> Any:
+    """A value as a plan writes it; a bare word is text."""
+    if not text:
+        raise PlanError(f"--over {grid}: an empty value; expected DEFENCE.KEY=V1,V2,...")
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text

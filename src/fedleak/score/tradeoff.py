@@ -1,0 +1,152 @@
+"""What a defence buys and costs: leakage in multiples of chance against utility in units of the undefended one.
+
+As Figure 12 of Orekondy et al. (2020) draws it. Every defence is judged by the strongest attack on it, and by the
+stronger of who knows of it and who does not.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from fedleak.core import number
+from fedleak.score.result import Score, Setting, Tradeoff
+
+__all__ = ["Price", "tradeoffs"]
+
+_TINY = 1e-3  # a chance below this is none: how many times one in a billion says nothing
+
+
+class Price(msgspec.Struct, frozen=True, kw_only=True):
+    """What one run cost, seed by seed."""
+
+    defence: dict[str, Any] | None
+    adaptive: bool
+    utility: list[float]
+    matched: list[float] | None  # utility after as many local steps as without a defence
+    steps: list[int]
+    seconds: list[float]  # of one update; empty where it was not measured
+
+
+def tradeoffs(scores: Sequence[Score], prices: Sequence[Price], target: float) -> list[Tradeoff]:
+    """One for every adversary and game; the first price is the undefended run's."""
+    headline = [score for score in scores if score.headline and score.control is None]
+    found = []
+    for adversary, game in dict.fromkeys((score.adversary, score.game) for score in headline):
+        here = [score for score in headline if (score.adversary, score.game) == (adversary, game)]
+        defences: list[dict[str, Any] | None] = []
+        for score in here:
+            if score.defence not in defences:
+                defences.append(score.defence)
+        if len(defences) < 2 or None not in defences:
+            continue
+        settings = [_setting(d, [s for s in here if s.defence == d], prices, higher(here)) for d in defences]
+        settings = [msgspec.structs.replace(s, best=not any(_beats(o, s) for o in settings)) for s in settings]
+        found.append(
+            Tradeoff(
+                adversary=adversary,
+                game=game,
+                metric=here[0].metric,
+                target=target,
+                settings=settings,
+                advice=advice(settings, target),
+            )
+        )
+    return found
+
+
+def higher(scores: Sequence[Score]) -> bool:
+    """Whether more utility is better."""
+    return next((score.utility.higher_is_better for score in scores if score.utility is not None), True)
+
+
+def _setting(defence: dict[str, Any] | None, scores: Sequence[Score], prices: Sequence[Price], better: bool) -> Setting:
+    strongest = max(scores, key=lambda score: (score.low, score.value))
+    base = prices[0]
+    # Where every device defends itself, shadow devices too, utility is what the defence really leaves.
+    mine = max((p for p in prices if p.defence == defence), key=lambda price: price.adaptive)
+    kept = [_kept(value, alone, better) for value, alone in zip(mine.utility, base.utility, strict=True)]
+    matched = (
+        None
+        if mine.matched is None
+        else statistics.fmean(_kept(v, alone, better) for v, alone in zip(mine.matched, base.utility, strict=True))
+    )
+    bounds = [score.high / score.chance for score in scores if score.chance > _TINY]
+    timed = bool(mine.seconds and base.seconds)
+    return Setting(
+        defence=defence,
+        attack=strongest.attack,
+        adaptive=strongest.adaptive,
+        value=strongest.value,
+        low=strongest.low,
+        high=strongest.high,
+        chance=strongest.chance,
+        bound=max(bounds) if len(bounds) == len(scores) else None,
+        leaks=any(score.low > score.chance for score in scores),
+        utility=statistics.fmean(mine.utility),
+        kept=statistics.fmean(kept),
+        kept_low=min(kept),
+        kept_high=max(kept),
+        matched=matched,
+        steps=sum(mine.steps) / max(1, sum(base.steps)),
+        seconds=statistics.fmean(mine.seconds) / statistics.fmean(base.seconds) if timed else None,
+        best=False,
+    )
+
+
+def _kept(value: float, alone: float, better: bool) -> float:
+    """Utility in units of the undefended one's, so that more is better whatever it is measured in."""
+    above, below = (value, alone) if better else (alone, value)
+    return above / below if below else 1.0
+
+
+def _beats(one: Setting, other: Setting) -> bool:
+    """Whether one is at least as good in both, and better in one of them."""
+    no_worse = one.kept >= other.kept and one.value <= other.value
+    return no_worse and (one.kept > other.kept or one.value < other.value)
+
+
+def advice(settings: Sequence[Setting], target: float) -> str:
+    """The cheapest setting that keeps the leak below the target, in words; never that anything is safe."""
+    defended = [setting for setting in settings if setting.defence is not None]
+    bare = next(setting for setting in settings if setting.defence is None)
+    counted = all(setting.bound is not None for setting in settings)
+    goal = f"keeps the upper end of every attack's interval below {target:g} times chance"
+    if not counted:
+        goal = "leaves no attack that was shown to beat chance"
+
+    def reached(setting: Setting) -> bool:
+        return setting.bound < target if counted and setting.bound is not None else not setting.leaks
+
+    if reached(bare):
+        return f"Without any defence, no attack of this plan does more: what is there {goal} already."
+    able = sorted((s for s in defended if reached(s)), key=lambda s: -s.kept)
+    if not able:
+        nearest = min(defended, key=lambda s: (s.bound if s.bound is not None else s.value, -s.kept))
+        left = f"{number(nearest.bound)} times chance" if nearest.bound is not None else number(nearest.value)
+        return f"No setting that was tried {goal}. The nearest is {_named(nearest)}: up to {left}, {_costs(nearest)}."
+    cheapest = able[0]
+    knowing = "" if any(s.adaptive for s in settings) else " Nobody attacked who knows of the defence."
+    return (
+        f"The cheapest setting that {goal} is {_named(cheapest)}: {_costs(cheapest)}. "
+        f"It holds against the attacks of this plan, and says nothing of others.{knowing}"
+    )
+
+
+def _named(setting: Setting) -> str:
+    assert setting.defence is not None
+    rest = ", ".join(f"{key}={value}" for key, value in setting.defence.items() if key not in ("name", "also"))
+    also = "".join(f" with {other['name']}" for other in setting.defence.get("also", []))
+    return f"{setting.defence['name']}{f' ({rest})' if rest else ''}{also}"
+
+
+def _costs(setting: Setting) -> str:
+    parts = [f"{setting.kept:.0%} of the undefended utility"]
+    if setting.matched is not None:
+        parts.append(f"{setting.matched:.0%} after as many local steps")
+    if abs(setting.steps - 1) >= 0.05:
+        parts.append(f"{setting.steps:.1f} times the local steps")
+    return ", ".join(parts)

@@ -1,0 +1,111 @@
+"""A sweep: every defence and strength of a plan against every attack and seed, as one piece of work.
+
+A cell is one federation with everything that is played on it. Cells are independent of each other, so they are what
+the cores share out; one that fails stops no other.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fedleak import pipeline
+from fedleak.errors import FedleakError, PlanError
+from fedleak.jobs import cores, run_jobs
+from fedleak.output import claim, spend
+from fedleak.pipeline import Progress, reread, sent
+from fedleak.plan.plan import Plan
+from fedleak.plan.read import merged, parse, toml
+from fedleak.plays import attack_run, is_played
+from fedleak.report import json
+from fedleak.runs import Run, Tick, facts, runs, train_run
+from fedleak.score.assemble import described
+from fedleak.score.result import Audit, Failure
+from fedleak.trace.lock import locked
+
+__all__ = ["sweep", "over"]
+
+_PLAY = 0.1  # of a training: what an attack counts for in the progress bar
+
+
+def over(plan: Plan, grids: Mapping[tuple[str, str], list[Any]]) -> Plan:
+    """The plan with further defences: for each (defence, setting), one of every value.
+
+    Settings of one defence are combined with each other.
+    """
+    tables: dict[str, dict[str, Any]] = {}
+    for (name, key), values in grids.items():
+        tables.setdefault(name, {"name": name})[key] = values
+    raw = merged(toml(plan.text, plan.title), plan.change)
+    change = {"defence": [*raw.get("defence", []), *tables.values()]}
+    return parse(plan.text, plan.title, merged(plan.change, change))
+
+
+def sweep(plan: Plan, out: Path, progress: Progress, jobs: int | None = None) -> Audit:
+    """Train and attack every cell that is not done yet, and say what each defence buys and costs."""
+    if not plan.defences:
+        raise PlanError(
+            f"{plan.title}: a sweep needs something to vary: add a [[defence]] with a list of strengths, for instance "
+            "name = 'noise', sigma = [1.0, 5.0], or --over noise.sigma=1,5"
+        )
+    claim(plan, out)
+    failures: list[Failure] = []
+    with locked(out):
+        started = time.monotonic()
+        cells: dict[Path, list[int]] = {}
+        every = runs(plan, out)
+        for index, run in enumerate(every):
+            cells.setdefault(run.folder, []).append(index)
+        todo = [indices for indices in cells.values() if any(_open(plan, every[i]) for i in indices)]
+        progress.stage(f"Sweeping {len(todo)} cells", sum(_units(plan, [every[i] for i in one]) for one in todo))
+        processes = jobs or cores()
+        workers = max(1, processes // max(1, len(todo)))
+        failed = run_jobs(
+            [(cell_job, (*sent(plan), str(out), one, workers)) for one in todo],
+            processes,
+            progress.tick,
+            keep_going=True,
+        )
+        for place, why in failed.items():
+            run = every[todo[place][0]]
+            failures.append(Failure(defence=described(run.variant.defences), seed=run.seed, why=why))
+        spend(out, time.monotonic() - started)
+    if all(facts(run) is None for run in every if run.variant.label == "plain"):
+        raise FedleakError(f"the undefended federation failed, so there is nothing to compare with: {failures[0].why}")
+    result = msgspec.structs.replace(pipeline.score(plan, out, progress, partial=True), failures=failures)
+    json.write(result, out)
+    pipeline.report(result, out)
+    return result
+
+
+def cell_job(text: str, change: bytes, out: str, indices: list[int], workers: int, tick: Tick) -> None:
+    """Train one federation and play everything on it, in a worker process; one attack that fails stops no other."""
+    plan = reread(text, change)
+    cell = [runs(plan, Path(out))[index] for index in indices]
+    train_run(plan, next(run for run in cell if run.variant.trained), tick, workers)
+    troubles = []
+    for run in cell:
+        for play in run.variant.plays(plan) if run.variant.played else []:
+            try:
+                attack_run(run, *play, workers=workers)
+            except FedleakError as error:
+                troubles.append(f"{play[0].name}: {error}")
+            tick(_PLAY * plan.federation.rounds)
+    if troubles:
+        raise FedleakError("; ".join(troubles))
+
+
+def _open(plan: Plan, run: Run) -> bool:
+    """Whether there is something left to do for a run."""
+    if facts(run) is None:
+        return True
+    return run.variant.played and any(not is_played(run, *play) for play in run.variant.plays(plan))
+
+
+def _units(plan: Plan, cell: list[Run]) -> float:
+    plays = sum(len(run.variant.plays(plan)) for run in cell if run.variant.played)
+    return plan.federation.rounds * (1 + _PLAY * plays)
