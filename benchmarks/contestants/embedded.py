@@ -54,8 +54,10 @@ class Given(Defence):
     selected: tuple[tuple[int, ...], ...]
     name: ClassVar[str] = "given"
 
-    def on_participation(self, selected: Sequence[int], round_number: int, rng: np.random.Generator) -> Sequence[int]:
-        return self.selected[round_number - 1]
+    def on_participation(
+        self, selected: Sequence[int], past: Sequence[Sequence[int]], rng: np.random.Generator
+    ) -> Sequence[int]:
+        return self.selected[len(past)]
 
 
 def initial(model: Model, job: Arrays) -> Params:

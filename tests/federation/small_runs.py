@@ -73,7 +73,9 @@ class Everything(Defence):
     def on_channel(self, updates: Params, rng: np.random.Generator) -> Params:
         return {name: _noisy(rows, rng) for name, rows in updates.items()}
 
-    def on_participation(self, selected: Sequence[int], round_number: int, rng: np.random.Generator) -> Sequence[int]:
+    def on_participation(
+        self, selected: Sequence[int], past: Sequence[Sequence[int]], rng: np.random.Generator
+    ) -> Sequence[int]:
         return [s for s in selected if rng.random() < 0.8]
 
 

@@ -89,8 +89,10 @@ class StayAway(Defence):
     name: ClassVar[str] = "stay-away"
     until: int = 2
 
-    def on_participation(self, selected: Sequence[int], round_number: int, rng: np.random.Generator) -> Sequence[int]:
-        return [] if round_number < self.until else selected[:1]
+    def on_participation(
+        self, selected: Sequence[int], past: Sequence[Sequence[int]], rng: np.random.Generator
+    ) -> Sequence[int]:
+        return [] if len(past) + 1 < self.until else selected[:1]
 
 
 def test_on_data_changes_what_each_device_trains_on(model: Model, few: tuple[Device, ...]) -> None:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from fedleak.core import IntArray, Params, UserId, derive
-from fedleak.errors import TrainingError
+from fedleak.core import FloatArray, IntArray, Params, UserId, derive
+from fedleak.errors import PlanError, TrainingError
 from fedleak.federation.engines.batches import Pool
 from fedleak.federation.engines.embedded import Embedded, one_thread
 from fedleak.federation.hooks import Defence
@@ -79,6 +79,12 @@ def defended(model: Model, defences: Sequence[Defence]) -> Model:
     """The model that the devices train: the plan's, as the defences change it."""
     for defence in defences:
         model = defence.on_model(model)
+        for place in defence.places:
+            if place not in getattr(model, "places", ()):
+                raise PlanError(
+                    f"defence '{defence.name}' acts on what leaves the {place} layer, and this model has none that "
+                    "it could reach; choose another model (char-lm, word-lm and rating have every place)"
+                )
     return model
 
 
@@ -108,7 +114,13 @@ def train(
         raise ValueError("a run resumes from the weights of the round it stopped after")
     model = defended(model, defences)
     now = initial(model, seed) if weights is None else weights
-    data = [_guarded(device, defences, background, seed) for device in devices]
+    backgrounds = [
+        background
+        if background is None
+        else defence.on_background(background, model, settings, derive(seed, "on_background", place))
+        for place, defence in enumerate(defences)
+    ]
+    data = [_guarded(device, defences, backgrounds, seed) for device in devices]
     engine = Embedded(
         model,
         task_of(data[0]),
@@ -119,9 +131,14 @@ def train(
         [d.defended for d in devices],
     )
     sizes = engine.pool.sizes
+    adder = next((defence for defence in defences if defence.overrides("on_aggregation")), None)
+    past: list[list[int]] = []
+    for _ in range(start):
+        past.append(_select(devices, settings.fraction, defences, past, seed))
     try:
         for number in range(start + 1, settings.rounds + 1):
-            selected = _select(len(devices), settings.fraction, defences, number, seed)
+            selected = _select(devices, settings.fraction, defences, past, seed)
+            past.append(selected)
             with one_thread():
                 rows = engine.updates(
                     now,
@@ -135,7 +152,22 @@ def train(
                 for place, defence in enumerate(defences):
                     if defence.overrides("on_channel"):
                         received = defence.on_channel(received, derive(seed, "on_channel", place, number))
-                aggregate = _mean(received, sizes[participants], settings)
+                shares = _shares(sizes[participants], settings)
+                if adder is None:
+                    aggregate = _mean(received, shares)
+                else:
+                    added = adder.on_aggregation(received, shares, derive(seed, "on_aggregation", number))
+                    received, aggregate = added.seen, added.aggregate
+                    lost = [devices[d].id for d in participants[~added.arrived]]
+                    dropped = (*dropped, *((name, f"'{adder.name}' lost it on the way") for name in lost))
+                    participants, shares = (
+                        participants[added.arrived],
+                        _shares(sizes[participants[added.arrived]], settings),
+                    )
+                for place, defence in enumerate(defences):
+                    if defence.overrides("on_aggregate"):
+                        rng = derive(seed, "on_aggregate", place, number)
+                        aggregate = defence.on_aggregate(aggregate, shares, rng)
             now = {name: now[name] + aggregate[name] for name in now}
             yield Round(
                 number=number,
@@ -150,25 +182,38 @@ def train(
         engine.close()
 
 
-def _guarded(device: Device, defences: Sequence[Defence], background: Examples | None, seed: int) -> Examples:
+def _guarded(
+    device: Device, defences: Sequence[Defence], backgrounds: Sequence[Examples | None], seed: int
+) -> Examples:
     data = device.data
     if not device.defended:
         return data
     for place, defence in enumerate(defences):
         if defence.overrides("on_data"):
-            data = defence.on_data(data, background, derive(seed, "on_data", place, device.id))
+            data = defence.on_data(data, backgrounds[place], derive(seed, "on_data", place, device.id))
     return data
 
 
-def _select(count: int, fraction: float, defences: Sequence[Defence], number: int, seed: int) -> list[int]:
+def _select(
+    devices: Sequence[Device],
+    fraction: float,
+    defences: Sequence[Defence],
+    past: Sequence[Sequence[int]],
+    seed: int,
+) -> list[int]:
     """Draw M = max(1, floor(C K)) devices; the tiny term forgives products such as 0.29 * 100 = 28.999..."""
-    wanted = max(1, int(fraction * count + 1e-9))
-    selected: Sequence[int] = derive(seed, "select", number).choice(count, wanted, replace=False).tolist()
+    number = len(past) + 1
+    wanted = max(1, int(fraction * len(devices) + 1e-9))
+    selected: list[int] = derive(seed, "select", number).choice(len(devices), wanted, replace=False).tolist()
     for place, defence in enumerate(defences):
         if defence.overrides("on_participation"):
             rng = derive(seed, "on_participation", place, number)
-            selected = defence.on_participation(selected, number, rng)
-    return list(selected)
+            asked = [d for d in selected if devices[d].defended]
+            given = list(defence.on_participation(asked, past, rng))
+            stay = {*given, *(d for d in selected if not devices[d].defended)}
+            # In the order in which they were drawn: it must not show who defends themselves.
+            selected = [d for d in selected if d in stay] + [d for d in given if d not in selected]
+    return selected
 
 
 def _sent(
@@ -227,10 +272,13 @@ def _finite(
     return kept, tuple(reasons)
 
 
-def _mean(updates: Params, sizes: IntArray, settings: FederationPlan) -> Params:
+def _shares(sizes: IntArray, settings: FederationPlan) -> FloatArray:
+    """What each update counts in the mean."""
+    weights = sizes if settings.weighting == "examples" else np.ones_like(sizes)
+    return np.asarray(weights / max(1, weights.sum()), dtype=np.float32)
+
+
+def _mean(updates: Params, shares: FloatArray) -> Params:
     """Weigh the updates; nobody left means no move."""
-    if not len(sizes):
-        return {name: np.zeros(rows.shape[1], dtype=np.float32) for name, rows in updates.items()}
-    shares = sizes / sizes.sum() if settings.weighting == "examples" else np.full(len(sizes), 1 / len(sizes))
-    weights = torch.from_numpy(shares.astype(np.float32))
+    weights = torch.from_numpy(shares)
     return {name: (weights @ torch.from_numpy(np.ascontiguousarray(rows))).numpy() for name, rows in updates.items()}

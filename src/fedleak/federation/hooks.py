@@ -1,25 +1,47 @@
 """The hooks at which defences (and, declared in the plan, tampering) act on a federation.
 
+- on_background, once: the public examples, before devices draw from them
 - on_data, once per device before the first round: what the device trains on
 - on_model, once: the model that every device trains
+- on_participation, every round: which of the selected devices take part
+- on_loss, every local step: what the clients computed together minimise
+- on_examples, every local step: how much each example counts, given the norm of its gradient
 - on_step, every local step: the gradients of the clients computed together
 - on_update, every update, on the device, before it is sent
 - on_channel, every round: what of the updates reaches the server, and in which form
-- on_participation, every round: which of the selected devices take part
+- on_aggregation, every round: how the updates are added up, and what the server sees of each while it does
+- on_aggregate, every round: the mean by which the server moves
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
+import torch
 
-from fedleak.core import Params
-from fedleak.federation.model import Model, Tensors
+from fedleak.core import FloatArray, Params, Sight
+from fedleak.federation.model import Model, Tensors, Touches
+from fedleak.federation.privacy import Statement, Training
+from fedleak.plan.plan import FederationPlan
 from fedleak.population.population import Examples
 
-__all__ = ["Defence"]
+__all__ = ["Defence", "Added", "Loss"]
+
+Loss: TypeAlias = Callable[[Touches], torch.Tensor]
+"""The sum of the clients' losses, where something is done to what flows through the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """The updates of a round, added up."""
+
+    seen: Params  # layer -> (participants, size): what the server sees of each
+    aggregate: Params  # the weighted mean
+    arrived: npt.NDArray[np.bool_]  # by participant; whoever did not arrive is in neither
 
 
 class Defence:
@@ -32,6 +54,16 @@ class Defence:
     name: ClassVar[str]
     summary: ClassVar[str]  # one sentence for the report: what the device or the server does differently
     needs_background: ClassVar[bool] = False
+    places: ClassVar[tuple[str, ...]] = ()  # of the model, at which it acts; a model without them is refused
+    hides: ClassVar[Sight] = Sight.NONE  # what nobody sees any more of a run with this defence
+    poisson: ClassVar[bool] = False  # batches are drawn example by example instead of dealt out
+    no_epsilon: ClassVar[str] = "it bounds nobody's influence on what is sent and adds no noise that is measured by it"
+
+    def on_background(
+        self, background: Examples, model: Model, settings: FederationPlan, rng: np.random.Generator
+    ) -> Examples:
+        """Prepare the background, once for all devices; `on_data` is given what is returned."""
+        return background
 
     def on_data(self, data: Examples, background: Examples | None, rng: np.random.Generator) -> Examples:
         """Change what a device trains on."""
@@ -40,6 +72,20 @@ class Defence:
     def on_model(self, model: Model) -> Model:
         """Change the model that every device trains."""
         return model
+
+    def on_participation(
+        self, selected: Sequence[int], past: Sequence[Sequence[int]], rng: np.random.Generator
+    ) -> Sequence[int]:
+        """Change which of the selected devices (by index) take part; `past` says who did in the rounds before."""
+        return selected
+
+    def on_loss(self, loss: Loss, rngs: Sequence[np.random.Generator]) -> Loss:
+        """Change what a local step minimises; one generator for each client."""
+        return loss
+
+    def on_examples(self, norms: torch.Tensor) -> torch.Tensor:
+        """Weigh the gradient of each example (clients, examples) by its norm, before they are added up."""
+        return torch.ones_like(norms)
 
     def on_step(self, gradients: Tensors, weights: Tensors, rngs: Sequence[np.random.Generator]) -> Tensors:
         """Change the gradients of one local step; the leading axis runs over the clients, one generator each."""
@@ -53,9 +99,25 @@ class Defence:
         """Change what the server receives of a round: one row per client in, one row per client out."""
         return updates
 
-    def on_participation(self, selected: Sequence[int], round_number: int, rng: np.random.Generator) -> Sequence[int]:
-        """Change which of the selected devices (by index) take part."""
-        return selected
+    def on_aggregation(self, updates: Params, shares: FloatArray, rng: np.random.Generator) -> Added:
+        """Add the updates up, each weighted by its share; one defence of a run at most can do this."""
+        raise NotImplementedError
+
+    def on_aggregate(self, aggregate: Params, shares: FloatArray, rng: np.random.Generator) -> Params:
+        """Change the mean by which the server moves; `shares` is what each update counted in it."""
+        return aggregate
+
+    def most_rounds(self, rounds: int) -> int:
+        """In how many of so many rounds a device takes part at most."""
+        return rounds
+
+    def privacy(self, training: Training) -> Statement:
+        """The differential privacy that this defence gives in a run; without epsilon, and why, where it gives none."""
+        return Statement.none(self.name, self.no_epsilon)
+
+    def clashes(self, before: Sequence[Any], after: Sequence[Any]) -> str | None:
+        """Why this defence cannot be combined with the others, which act before and after it; None if it can."""
+        return None
 
     def overrides(self, hook: str) -> bool:
         """Whether this defence acts at a hook; the engine skips hooks that nobody uses."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, TypeAlias, runtime_checkable
 
@@ -12,10 +12,13 @@ import torch
 
 from fedleak.core import Layout, Params, Task
 
-__all__ = ["Signature", "Tensors", "Input", "Model", "Stochastic", "Architecture"]
+__all__ = ["Signature", "Tensors", "Input", "Touches", "Model", "Stochastic", "Architecture"]
 
 Tensors: TypeAlias = Mapping[str, torch.Tensor]
 """`layer.tensor` -> values with a leading client axis: a layer `fc` holds `fc.weight` (clients, out, in)."""
+
+Touches: TypeAlias = Mapping[str, Callable[[torch.Tensor], torch.Tensor]]
+"""Place in a model -> what is done to the values that pass it, (clients, batch, length, size)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +57,14 @@ class Model(Protocol):
 
 @runtime_checkable
 class Stochastic(Protocol):
-    """A model that trains with randomness of its own (dropout); used, rather than trained, it has none."""
+    """A model that is trained otherwise than it is used: with dropout of its own, or touched by a defence."""
 
-    def train_forward(self, weights: Tensors, x: torch.Tensor, rngs: Sequence[np.random.Generator]) -> torch.Tensor:
-        """As `forward`, with one generator for each client."""
+    places: tuple[str, ...]  # where it can be touched: what leaves the `embedding`, what leaves each `lstm` layer
+
+    def train_forward(
+        self, weights: Tensors, x: torch.Tensor, rngs: Sequence[np.random.Generator], touches: Touches | None = None
+    ) -> torch.Tensor:
+        """As `forward`, with one generator for each client, and with what is done at the model's places."""
         ...
 
 

@@ -12,7 +12,7 @@ from fedleak.core import IntArray
 from fedleak.errors import DataError
 from fedleak.population.population import Examples
 
-__all__ = ["Pool", "Schedule", "steps_of", "schedule"]
+__all__ = ["Pool", "Schedule", "steps_of", "schedule", "poisson_schedule"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,13 @@ class Pool:
             np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64),
             sizes,
         )
+
+    def replace(self, device: int, data: Examples) -> None:
+        """Put other examples on a device, as many as it has."""
+        rows = slice(int(self.starts[device]), int(self.starts[device] + self.sizes[device]))
+        assert self.y is not None and data.y is not None and len(data) == self.sizes[device]
+        self.x[rows] = torch.from_numpy(data.x)
+        self.y[rows] = torch.from_numpy(data.y)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,4 +97,37 @@ def schedule(
         torch.from_numpy(share),
         tuple(active.tolist()),
         tuple(sizes.max(1).tolist()),
+    )
+
+
+def poisson_schedule(
+    pool: Pool, devices: Sequence[int], batch: int, epochs: int, rngs: Sequence[np.random.Generator]
+) -> Schedule:
+    """The same number of steps, each of which sees each example with probability batch / own, independently.
+
+    Differential privacy is accounted for such batches, not for a shuffled pass (Abadi et al., 2016). The weight is
+    1 / batch, the expected size: the size that was drawn depends on who is in the data. A batch may be empty.
+    """
+    own, starts = pool.sizes[devices], pool.starts[devices]
+    steps = epochs * -(-own // batch)
+    drawn = [
+        [np.flatnonzero(rng.random(n) < min(1.0, batch / n)) for _ in range(count)]
+        for n, count, rng in zip(own.tolist(), steps.tolist(), rngs, strict=True)
+    ]
+    widest = max(1, max(len(rows) for batches in drawn for rows in batches))
+    rows = np.empty((int(steps[0]), len(devices), widest), dtype=np.int64)
+    rows[:] = starts[:, None]
+    sizes = np.zeros((int(steps[0]), len(devices)), dtype=np.int64)
+    for client, batches in enumerate(drawn):
+        for step, found in enumerate(batches):
+            rows[step, client, : len(found)] += found
+            sizes[step, client] = len(found)
+    inside = np.arange(widest) < sizes[:, :, None]
+    # An example fewer in the data than in a batch counts as before: no batch is larger than the data.
+    share = (inside / np.minimum(own, batch)[:, None]).astype(np.float32)
+    return Schedule(
+        torch.from_numpy(rows),
+        torch.from_numpy(share),
+        tuple((np.arange(int(steps[0]))[:, None] < steps).sum(1).tolist()),
+        tuple(np.maximum(sizes.max(1), 1).tolist()),
     )

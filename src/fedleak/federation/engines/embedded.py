@@ -17,14 +17,15 @@ import numpy as np
 import torch
 
 from fedleak.core import Params, Task
-from fedleak.federation.engines.batches import Pool, schedule, steps_of
+from fedleak.federation.engines.batches import Pool, poisson_schedule, schedule, steps_of
+from fedleak.federation.engines.examples import weighted
 from fedleak.federation.engines.optim import Adam, Sgd, clip
-from fedleak.federation.hooks import Defence
+from fedleak.federation.hooks import Defence, Loss
 from fedleak.federation.loss import inputs, total
-from fedleak.federation.model import Model, Stochastic, Tensors
+from fedleak.federation.model import Model, Stochastic, Tensors, Touches
 from fedleak.plan.plan import FederationPlan
 
-__all__ = ["Embedded", "one_thread", "tensors"]
+__all__ = ["Embedded", "Rngs", "one_thread", "tensors"]
 
 Rngs = Callable[[str, int], np.random.Generator]
 """(stage, device index) -> the generator of that device in this round."""
@@ -59,8 +60,11 @@ class Embedded:
         defended: Sequence[bool] = (),
     ) -> None:
         self.model, self.task, self.settings, self.pool = model, task, settings, pool
+        self.on_loss = [d for d in defences if d.overrides("on_loss")]
+        self.on_examples = [d for d in defences if d.overrides("on_examples")]
         self.on_step = [d for d in defences if d.overrides("on_step")]
-        self.defended = torch.tensor(defended, dtype=torch.bool)  # by device; read only where a defence acts on steps
+        self.poisson = any(d.poisson for d in defences)
+        self.defended = defended  # by device; read only where a defence acts on local steps
         self.workers = ThreadPoolExecutor(workers) if workers > 1 else None
 
     def close(self) -> None:
@@ -89,20 +93,45 @@ class Embedded:
         return rows
 
     def _groups(self, devices: Sequence[int]) -> list[list[int]]:
-        """Divide the places evenly into groups that fit the model, longest first, so that few finish early."""
+        """Divide the places evenly into groups that fit the model, longest first, so that few finish early.
+
+        Who defends local steps and who does not are never in one group.
+        """
         steps = [steps_of(int(self.pool.sizes[d]), self.settings.batch, self.settings.epochs) for d in devices]
         order = sorted(range(len(devices)), key=lambda place: -steps[place])
-        count = math.ceil(len(devices) / self.model.group)
-        return [part.tolist() for part in np.array_split(np.array(order, dtype=np.int64), max(1, count)) if len(part)]
+        kinds = [order]
+        if self.acts:
+            kinds = [[place for place in order if self.defended[devices[place]] is kind] for kind in (True, False)]
+        groups = []
+        for kind in kinds:
+            count = max(1, math.ceil(len(kind) / self.model.group))
+            groups += [part.tolist() for part in np.array_split(np.array(kind, dtype=np.int64), count) if len(part)]
+        return groups
+
+    @property
+    def acts(self) -> bool:
+        """Whether any defence acts on local steps."""
+        return bool(self.on_loss or self.on_examples or self.on_step or self.poisson)
 
     def _train(self, before: Tensors, devices: Sequence[int], rngs: Rngs) -> Tensors:
         """The local steps of one group of clients (ClientUpdate in Algorithm 1 of McMahan et al., 2017)."""
         pool, settings = self.pool, self.settings
-        plan = schedule(pool, devices, settings.batch, settings.epochs, [rngs("batches", d) for d in devices])
+        guards = self.acts and self.defended[devices[0]]
+        deal = poisson_schedule if guards and self.poisson else schedule
+        plan = deal(pool, devices, settings.batch, settings.epochs, [rngs("batches", d) for d in devices])
+        loss_rngs = [[rngs(f"on_loss/{n}", d) for d in devices] for n in range(len(self.on_loss))]
         step_rngs = [[rngs(f"on_step/{n}", d) for d in devices] for n in range(len(self.on_step))]
         own_rngs = [rngs("dropout", d) for d in devices] if isinstance(self.model, Stochastic) else []
         after = {key: w.expand(len(devices), *w.shape[1:]).clone() for key, w in before.items()}
         optimizer = Adam(settings.lr, list(after.values())) if settings.optimizer == "adam" else Sgd(settings.lr)
+
+        def loss(
+            weights: Tensors, x: torch.Tensor, y: torch.Tensor | None, share: torch.Tensor, of: Sequence[int]
+        ) -> torch.Tensor:
+            own = [own_rngs[client] for client in of] if own_rngs else []
+            theirs = [[generators[client] for client in of] for generators in loss_rngs] if guards else []
+            return self._loss(weights, x, y, share, own, theirs)
+
         active = 0
         for step, (working, width) in enumerate(zip(plan.active, plan.width, strict=True)):
             if working != active:
@@ -111,29 +140,51 @@ class Embedded:
             rows = plan.rows[step, :active, :width].reshape(-1)
             x = pool.x.index_select(0, rows).view(active, width, *pool.x.shape[1:])
             y = None if pool.y is None else pool.y.index_select(0, rows)
-            if isinstance(self.model, Stochastic):
-                outputs = self.model.train_forward(leaves, inputs(self.task, x), own_rngs[:active])
+            share = plan.share[step, :active, :width]
+            if guards and self.on_examples:
+                found: Sequence[torch.Tensor] = weighted(loss, leaves, x, y, share, self.on_examples, self.model.group)
             else:
-                outputs = self.model.forward(leaves, inputs(self.task, x))
-            loss = total(self.task, outputs, x, y, plan.share[step, :active, :width])
-            found: Sequence[torch.Tensor] = torch.autograd.grad(
-                loss, list(leaves.values()), allow_unused=True, materialize_grads=True
-            )
+                found = torch.autograd.grad(
+                    loss(leaves, x, y, share, range(active)),
+                    list(leaves.values()),
+                    allow_unused=True,
+                    materialize_grads=True,
+                )
             with torch.no_grad():
                 if settings.clip is not None:
                     found = clip(found, settings.clip)
-                if self.on_step:
+                if guards and self.on_step:
                     # Copies, because a defence may work in place and autograd may give two weights one gradient.
                     gradients: Tensors = {key: g.clone() for key, g in zip(leaves, found, strict=True)}
                     for defence, generators in zip(self.on_step, step_rngs, strict=True):
                         gradients = defence.on_step(gradients, leaves, generators[:active])
-                    spared = [n for n, d in enumerate(devices[:active]) if not self.defended[d]]
-                    if spared:
-                        for key, g in zip(leaves, found, strict=True):
-                            gradients[key][spared] = g[spared]
                     found = [gradients[key] for key in leaves]
                 optimizer.step(list(leaves.values()), found)
         return after
+
+    def _loss(
+        self,
+        weights: Tensors,
+        x: torch.Tensor,
+        y: torch.Tensor | None,
+        share: torch.Tensor,
+        rngs: Sequence[np.random.Generator],
+        loss_rngs: Sequence[Sequence[np.random.Generator]],
+    ) -> torch.Tensor:
+        """The sum of the clients' mean losses, as the defences change it; without generators for them, they do not."""
+
+        def plain(touches: Touches) -> torch.Tensor:
+            seen = inputs(self.task, x)
+            if isinstance(self.model, Stochastic):
+                outputs = self.model.train_forward(weights, seen, rngs, touches)
+            else:
+                outputs = self.model.forward(weights, seen)
+            return total(self.task, outputs, x, y, share)
+
+        loss: Loss = plain
+        for defence, generators in zip(self.on_loss, loss_rngs, strict=bool(loss_rngs)):
+            loss = defence.on_loss(loss, generators)
+        return loss({})
 
 
 def tensors(model: Model, weights: Params) -> Tensors:

@@ -13,10 +13,10 @@ from msgspec import Meta
 
 from fedleak.core import Layer, Layout, Params, Task
 from fedleak.errors import DataError
-from fedleak.federation.model import Input, Model, Signature, Tensors
+from fedleak.federation.model import Input, Model, Signature, Tensors, Touches
 from fedleak.federation.models.incremental import Reader, State
 from fedleak.federation.models.lstm import lstm, lstm_layer
-from fedleak.federation.models.parts import check_task, draw, linear, linear_layer, together
+from fedleak.federation.models.parts import check_task, draw, linear, linear_layer, together, touch
 
 __all__ = ["CharLm", "lookup", "drop"]
 
@@ -43,6 +43,8 @@ class CharLm:
 
 
 class _CharLm:
+    places = ("embedding", "lstm")
+
     def __init__(self, outputs: int, settings: CharLm) -> None:
         self.names = [f"lstm{n + 1}" for n in range(settings.layers)]
         self.hidden, self.dropout = settings.hidden, settings.dropout
@@ -60,11 +62,13 @@ class _CharLm:
     def forward(self, weights: Tensors, x: torch.Tensor) -> torch.Tensor:
         return self.train_forward(weights, x, ())
 
-    def train_forward(self, weights: Tensors, x: torch.Tensor, rngs: Sequence[np.random.Generator]) -> torch.Tensor:
+    def train_forward(
+        self, weights: Tensors, x: torch.Tensor, rngs: Sequence[np.random.Generator], touches: Touches | None = None
+    ) -> torch.Tensor:
         clients, batch, length = x.shape
-        h = lookup(weights["embedding.weight"], x.transpose(1, 2))
+        h = touch(touches, "embedding", lookup(weights["embedding.weight"], x.transpose(1, 2)))
         for name in self.names:
-            h = drop(lstm(weights, name, h), self.dropout, rngs)
+            h = touch(touches, "lstm", drop(lstm(weights, name, h), self.dropout, rngs))
         out = linear(weights, "out", h.transpose(1, 2).reshape(clients, batch * length, self.hidden))
         return out.view(clients, batch, length, -1)
 

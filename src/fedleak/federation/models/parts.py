@@ -10,9 +10,9 @@ import torch
 
 from fedleak.core import FloatArray, Layer, Layout, Params
 from fedleak.errors import PlanError
-from fedleak.federation.model import Architecture, Signature, Tensors
+from fedleak.federation.model import Architecture, Signature, Tensors, Touches
 
-__all__ = ["linear_layer", "linear", "uniform", "draw", "together", "check_task"]
+__all__ = ["linear_layer", "linear", "uniform", "draw", "together", "touch", "check_task"]
 
 
 def linear_layer(name: str, inputs: int, outputs: int) -> Layer:
@@ -47,6 +47,16 @@ def together(layout: Layout, budget: int) -> int:
     it only moves memory, and fewer, smaller groups leave work for a second core.
     """
     return max(1, min(64, budget // sum(layer.size for layer in layout)))
+
+
+def touch(touches: Touches | None, place: str, values: torch.Tensor) -> torch.Tensor:
+    """Do at a place what is to be done there; values (clients, length, batch, size), as recurrent layers hand them on.
+
+    It is done to (clients, batch, length, size), a view, so that it need not know which kind of model it is in.
+    """
+    if not touches or place not in touches:
+        return values
+    return touches[place](values.transpose(1, 2)).transpose(1, 2)
 
 
 def check_task(architecture: Architecture, signature: Signature) -> None:

@@ -5,6 +5,7 @@ Token 0 pads, token 1 is unknown. Padding follows the text, so what the network 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -15,9 +16,9 @@ from msgspec import Meta
 
 from fedleak.core import Layer, Layout, Params, Task
 from fedleak.errors import DataError, PlanError
-from fedleak.federation.model import Input, Model, Signature, Tensors
+from fedleak.federation.model import Input, Model, Signature, Tensors, Touches
 from fedleak.federation.models.lstm import lstm, lstm_layer
-from fedleak.federation.models.parts import check_task, draw, linear, linear_layer, together
+from fedleak.federation.models.parts import check_task, draw, linear, linear_layer, together, touch
 
 __all__ = ["WordLm", "Rating"]
 
@@ -60,6 +61,8 @@ class Rating:
 
 
 class _Recurrent:
+    places = ("embedding", "lstm")
+
     def __init__(self, tokens: int, embedding: int, hidden: int, outputs: int, *, last_only: bool) -> None:
         self.layout: Layout = (
             Layer("embedding", (("weight", (tokens, embedding)),)),
@@ -74,6 +77,11 @@ class _Recurrent:
         return draw(self.layout, [0, self.hidden, self.hidden], rng)
 
     def forward(self, weights: Tensors, x: torch.Tensor) -> torch.Tensor:
+        return self.train_forward(weights, x, ())
+
+    def train_forward(
+        self, weights: Tensors, x: torch.Tensor, rngs: Sequence[np.random.Generator], touches: Touches | None = None
+    ) -> torch.Tensor:
         clients, batch, length = x.shape
         table = weights["embedding.weight"]
         if int(x.max()) >= table.shape[1]:
@@ -82,7 +90,7 @@ class _Recurrent:
         # One lookup for all clients: client c's word w is row c * vocabulary + w of their stacked tables.
         offset = torch.arange(clients).view(-1, 1, 1) * table.shape[1]
         vectors = F.embedding(x.transpose(1, 2) + offset, table.flatten(0, 1))
-        h = lstm(weights, "lstm", vectors)
+        h = touch(touches, "lstm", lstm(weights, "lstm", touch(touches, "embedding", vectors)))
         if self.last_only:
             last = (x != 0).mul(torch.arange(length)).amax(2)
             h = h.gather(1, last.view(clients, 1, batch, 1).expand(-1, -1, -1, self.hidden)).squeeze(1)

@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from fedleak.core import FloatArray, Layer, Layout, Params, Task
 from fedleak.errors import PlanError
-from fedleak.federation.model import Input, Model, Signature, Tensors
+from fedleak.federation.model import Input, Model, Signature, Tensors, Touches
 from fedleak.federation.models.char_lm import drop, lookup
 from fedleak.federation.models.incremental import Reader, State
 from fedleak.federation.models.parts import check_task, linear_layer, together, uniform
@@ -57,6 +57,8 @@ class Transformer:
 
 
 class _Transformer:
+    places = ("embedding",)
+
     def __init__(self, outputs: int, settings: Transformer) -> None:
         self.settings = settings
         width = settings.width
@@ -93,10 +95,15 @@ class _Transformer:
     def forward(self, weights: Tensors, x: torch.Tensor) -> torch.Tensor:
         return self.train_forward(weights, x, ())
 
-    def train_forward(self, weights: Tensors, x: torch.Tensor, rngs: Sequence[np.random.Generator]) -> torch.Tensor:
+    def train_forward(
+        self, weights: Tensors, x: torch.Tensor, rngs: Sequence[np.random.Generator], touches: Touches | None = None
+    ) -> torch.Tensor:
         clients, batch, length = x.shape
         heads = self.settings.heads
-        h = lookup(weights["embedding.weight"], x).view(clients, batch * length, -1)
+        h = lookup(weights["embedding.weight"], x)
+        if touches and "embedding" in touches:
+            h = touches["embedding"](h)
+        h = h.reshape(clients, batch * length, -1)
         turn = _Turn(torch.arange(length), self.settings.width // heads)
         for n in range(1, self.settings.layers + 1):
             mixed = _linear(weights, f"attention{n}.in", _norm(weights, f"attention{n}", h))
