@@ -14,41 +14,11 @@ from fedleak.report.svg import WIDTH, Axis, Box, el, figure, frame, path, shorte
 from fedleak.report.words import interval, number, printable
 from fedleak.score.result import Detail, Score
 
-__all__ = ["trade_off", "comparison", "per_user", "precision_recall", "confusion", "null_distribution", "claims"]
+__all__ = ["comparison", "per_user", "precision_recall", "confusion", "null_distribution", "claims"]
 
 _T = TypeVar("_T")
 _MOST_BARS = 240  # more users than this are drawn as evenly spaced ranks
 _MOST_POINTS = 200  # of a curve
-
-
-def trade_off(name: str, scene: Scene) -> Markup | None:
-    """Attack against utility, one point per run: the defender wants the corner where both are good."""
-    points = [
-        (run, score, run.utility)
-        for run in scene.runs
-        if run.control is None and (score := run.strongest(scene.metric)) is not None and run.utility is not None
-    ]
-    if not points:
-        return None
-    box = Box(44, 34, WIDTH - 18, 286)
-    usefulness = [value for _, _, utility in points for value in (utility.low, utility.high)]
-    x = Axis.around(usefulness, box.left, box.right)
-    y = _share_axis([score for _, score, _ in points], box.bottom, box.top)
-    metric, better = points[0][2].metric, points[0][2].higher_is_better
-    label = f"{metric} of the model ({'higher' if better else 'lower'} is better)"
-    parts: list[str] = [frame(box, x, y, label, f"{scene.measure} of the strongest attack")]
-    parts.append(_chance_band(box, y, [score for _, score, _ in points]))
-    for run, score, utility in points:
-        at, up = x(utility.value), y(score.value)
-        kind = "leak" if leaks(score) else "quiet"
-        parts.append(_bar(at, y(score.low), at, y(score.high), kind, cap=4))
-        if utility.high > utility.low:
-            parts.append(_bar(x(utility.low), up, x(utility.high), up, kind, cap=4))
-        said = f"{run.label}: {_said(score)}; {utility.metric} {number(utility.value)}"
-        parts.append(_key(at, up, run.key, kind, said))
-    told = "; ".join(f"{run.key} is {run.label}, {_said(score)}" for run, score, _ in points)
-    described = f"Each point is a run. Lower means less leaks; the grey band is chance. {told}."
-    return figure(name, "What each defence buys and what it costs", described, 330, *parts)
 
 
 def comparison(name: str, scene: Scene) -> Markup:
@@ -236,18 +206,6 @@ def _share_axis(scores: Sequence[Score], start: float, stop: float, also: float 
     return Axis(0.0, min(max(largest * 1.08, 0.05), 1.0), start, stop)
 
 
-def _chance_band(box: Box, y: Axis, scores: Sequence[Score]) -> Markup:
-    low, high = min(score.chance for score in scores), max(score.chance_high for score in scores)
-    wide = box.right - box.left
-    tall = max(y(low) - y(max(high, low)), 1.5)
-    return Markup("").join(
-        [
-            el("rect", x=box.left, y=y(max(high, low)), width=wide, height=tall, class_="chance"),
-            el("text", "chance", x=box.right - 4, y=y(max(high, low)) - 4, class_="tick", text_anchor="end"),
-        ]
-    )
-
-
 def _levels(box: Box, y: Axis, label: str) -> Markup:
     parts = [el("text", label, x=0.0, y=box.top - 12, class_="axis")]
     for level in (0.0, 0.5, 1.0):
@@ -266,16 +224,6 @@ def _bar(x1: float, y1: float, x2: float, y2: float, kind: str, cap: float) -> M
     dx, dy = (cap, 0.0) if x1 == x2 else (0.0, cap)
     lines = [(x1, y1, x2, y2), (x1 - dx, y1 - dy, x1 + dx, y1 + dy), (x2 - dx, y2 - dy, x2 + dx, y2 + dy)]
     return Markup("").join(el("line", x1=a, y1=b, x2=c, y2=d, class_=f"interval {kind}") for a, b, c, d in lines)
-
-
-def _key(x: float, y: float, key: str, kind: str, said: str) -> Markup:
-    """A lettered point; the letter, not the colour, tells which run it is."""
-    return el(
-        "g",
-        el("title", said),
-        el("circle", cx=x, cy=y, r=9.0, class_=f"dot {kind}"),
-        el("text", key, x=x, y=y + 4, class_="key", text_anchor="middle"),
-    )
 
 
 def _curve(detail: Detail, x: Axis, y: Axis) -> str:

@@ -16,7 +16,7 @@ import jinja2
 import msgspec
 from markupsafe import Markup
 
-from fedleak.report import analysis_figures, figures, metrics, reading, telling, words
+from fedleak.report import analysis_figures, figures, metrics, reading, telling, tradeoff, words
 from fedleak.report.reading import Run, Scene, scenes
 from fedleak.score.records import PLACES
 from fedleak.score.result import Analysis, Audit, Detail, Figure, PerRecord, PerUser, PerValue, Score
@@ -60,7 +60,7 @@ def render(audit: Audit) -> str:
         audit=audit,
         scenes=[
             {
-                **_scene(scene, f"s{position}"),
+                **_scene(scene, f"s{position}", audit),
                 # What an adversary sees needs saying once, however many games it plays.
                 "introduced": scene.adversary in {before.adversary for before in told[:position]},
             }
@@ -70,6 +70,8 @@ def render(audit: Audit) -> str:
         metrics=metrics.definitions(audit.scores),
         controls=metrics.control_definitions(audit.scores),
         exceeded=reading.over_limit(audit.scores),
+        failures=reading.failed(audit),
+        price_columns=tradeoff.COLUMNS,
         resolved=msgspec.json.format(msgspec.json.encode(audit.resolved), indent=2).decode(),
         style=Markup(environment.get_template("style.css").render()),  # our own file, never an audit's words
     )
@@ -101,10 +103,11 @@ def _environment() -> jinja2.Environment:
     return environment
 
 
-def _scene(scene: Scene, name: str) -> Mapping[str, Any]:
+def _scene(scene: Scene, name: str, audit: Audit) -> Mapping[str, Any]:
     """Everything the template says about one adversary and one game."""
     best = scene.undefended.strongest(scene.metric) if scene.undefended else None
     held, control = reading.control_held(scene)
+    weighed = next((t for t in audit.tradeoffs if (t.adversary, t.game) == (scene.adversary, scene.game)), None)
     utility = next((run.utility for run in scene.runs if run.utility is not None), None)
     return {
         "name": name,
@@ -120,7 +123,9 @@ def _scene(scene: Scene, name: str) -> Mapping[str, Any]:
         "control_held": held,
         "control": control,
         "helped": [(run, reading.helped(scene, run)) for run in scene.defended],
-        "trade_off": figures.trade_off(f"{name}-trade", scene),
+        "weighed": weighed,
+        "trade_off": analysis_figures.draw(f"{name}-trade", tradeoff.figure(weighed)) if weighed else None,
+        "prices": tradeoff.rows(weighed) if weighed else [],
         "comparison": figures.comparison(f"{name}-compare", scene),
         "attacks": [(attack, _evidence(scene, attack, f"{name}-a{i}")) for i, attack in enumerate(scene.attacks)],
     }

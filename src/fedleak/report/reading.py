@@ -21,6 +21,7 @@ __all__ = [
     "control_held",
     "helped",
     "changed",
+    "failed",
     "over_limit",
 ]
 
@@ -245,6 +246,11 @@ def compared(utility: Utility) -> str:
     if utility.chance is not None:
         parts.append(f"the best constant answer: {number(utility.chance)}")
     return "; ".join(parts)
+
+
+def failed(audit: Audit) -> list[str]:
+    """One sentence for every cell of a sweep that could not be run."""
+    return [f"{run_label(f.defence, None)}, seed {f.seed}: {f.why}" for f in audit.failures]
 
 
 def over_limit(scores: Iterable[Score]) -> list[str]:

@@ -8,11 +8,23 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from fedleak.report import tradeoff
 from fedleak.report.metrics import kind_of, short_name
-from fedleak.report.reading import Run, Scene, compared, control_held, helped, leaks, over_limit, scenes, verdict
+from fedleak.report.reading import (
+    Run,
+    Scene,
+    compared,
+    control_held,
+    failed,
+    helped,
+    leaks,
+    over_limit,
+    scenes,
+    verdict,
+)
 from fedleak.report.telling import Column, columns, found
 from fedleak.report.words import column, interval, number, printable
-from fedleak.score.result import Analysis, Audit, Score, Utility
+from fedleak.score.result import Analysis, Audit, Score, Tradeoff, Utility
 
 __all__ = ["show", "show_analysis"]
 
@@ -34,6 +46,11 @@ def show(audit: Audit, console: Console) -> None:
         console.print()
         _tables(scene, console)
         console.print(Text(_note(scene), style="dim"))
+    for weighed in audit.tradeoffs:
+        console.print()
+        _prices(weighed, console, alone=len(audit.tradeoffs) == 1)
+    for line in failed(audit):
+        console.print(Text(f"Could not be run: {printable(line)}", style="yellow"))
     for analysis in audit.analyses:
         console.print()
         show_analysis(analysis, console)
@@ -64,6 +81,28 @@ def _story(scene: Scene, console: Console, *, first: bool) -> None:
     _point(console, "Control", words, "" if held else "yellow")
     for run in scene.defended:
         _point(console, "Defence", f"{run.label}: {helped(scene, run)}")
+
+
+def _prices(weighed: Tradeoff, console: Console, *, alone: bool) -> None:
+    """What each defence buys and costs, and which one to take."""
+    against = "" if alone else f" ({weighed.adversary}, {weighed.game})"
+    console.print(Text(f"What it would cost to stop that{against}", style="bold"))
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    lines = tradeoff.rows(weighed)
+    for place, title in enumerate(tradeoff.COLUMNS):
+        if place == 1 or not any(line[place] for line in lines):  # which attack it was stands in the table above
+            continue
+        table.add_column(Text(title), justify="left" if place < 2 else "right", overflow="fold")
+    for line in lines:
+        table.add_row(
+            *(
+                Text(printable(cell))
+                for place, cell in enumerate(line)
+                if place != 1 and any(other[place] for other in lines)
+            )
+        )
+    console.print(table)
+    console.print(Text(printable(weighed.advice), style="bold"))
 
 
 def _point(console: Console, name: str, text: str, style: str = "") -> None:

@@ -1,0 +1,76 @@
+"""What each defence buys and costs, as a figure, a table and a sentence; the terminal and the page say the same."""
+
+from __future__ import annotations
+
+from fedleak.report.metrics import metric_name
+from fedleak.report.words import number, run_label
+from fedleak.score.result import Figure, Series, Setting, Tradeoff
+
+__all__ = ["COLUMNS", "figure", "rows"]
+
+COLUMNS = ("defence", "strongest attack", "score", "up to", "utility kept", "equal steps", "steps", "time", "best")
+
+
+def figure(weighed: Tradeoff) -> Figure:
+    """Leakage against utility, one line a defence through its strengths (Fig. 12 of Orekondy et al., 2020).
+
+    Leakage in multiples of chance, where chance is something to count in.
+    """
+    counted = all(setting.bound is not None for setting in weighed.settings)
+    named: dict[str, list[Setting]] = {}
+    for setting in weighed.settings:
+        named.setdefault(_family(setting), []).append(setting)
+    measure = metric_name(weighed.metric, weighed.game)
+    lines = []
+    for family, members in named.items():
+        unit = [one.chance if counted else 1.0 for one in members]
+        lines.append(
+            Series(
+                name=family,
+                x=[one.kept for one in members],
+                y=[one.value / u for one, u in zip(members, unit, strict=True)],
+                low=[one.low / u for one, u in zip(members, unit, strict=True)],
+                high=[one.high / u for one, u in zip(members, unit, strict=True)],
+                labels=[run_label(one.defence, None) for one in members],
+            )
+        )
+    ends = [min(s.kept for s in weighed.settings), max(s.kept for s in weighed.settings)]
+    chance = 1.0 if counted else max(setting.chance for setting in weighed.settings)
+    lines.append(Series(name="chance", x=ends, y=[chance, chance], reference=True))
+    if counted:
+        lines.append(Series(name="target", x=ends, y=[weighed.target] * 2, reference=True))
+    return Figure(
+        kind="lines",
+        title="What each defence buys and what it costs",
+        x_label="utility, in units of the undefended model's",
+        y_label=f"{measure} of the strongest attack" + (", times chance" if counted else ""),
+        series=lines,
+    )
+
+
+def rows(weighed: Tradeoff) -> list[tuple[str, ...]]:
+    """Every setting under COLUMNS."""
+    return [
+        (
+            run_label(one.defence, None),
+            f"{one.attack}{', adapted' if one.adaptive else ''}",
+            f"{number(one.value)} [{number(one.low)}, {number(one.high)}]",
+            "-" if one.bound is None else f"{one.bound:.1f}x",
+            _share(one.kept, one.kept_low, one.kept_high),
+            "" if one.matched is None else f"{one.matched:.2f}",
+            f"{one.steps:.1f}x",
+            "" if one.seconds is None else f"{one.seconds:.1f}x",
+            "yes" if one.best else "",
+        )
+        for one in weighed.settings
+    ]
+
+
+def _family(setting: Setting) -> str:
+    if setting.defence is None:
+        return "no defence"
+    return "+".join([str(setting.defence["name"]), *(str(d["name"]) for d in setting.defence.get("also", []))])
+
+
+def _share(value: float, low: float, high: float) -> str:
+    return f"{value:.2f}" if high - low < 0.005 else f"{value:.2f} [{low:.2f}, {high:.2f}]"
