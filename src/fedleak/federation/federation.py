@@ -16,10 +16,11 @@ import torch
 from fedleak.core import FloatArray, IntArray, Params, UserId, derive
 from fedleak.errors import PlanError, TrainingError
 from fedleak.federation.engines.batches import Pool
-from fedleak.federation.engines.embedded import Embedded, one_thread
+from fedleak.federation.engines.embedded import Embedded, Rngs, one_thread
 from fedleak.federation.hooks import Defence
 from fedleak.federation.loss import task_of
 from fedleak.federation.model import Model
+from fedleak.federation.tampering import NOTHING, Isolation, Tampering
 from fedleak.plan.plan import FederationPlan
 from fedleak.population.population import Examples, Share
 
@@ -104,13 +105,16 @@ def train(
     start: int = 0,
     weights: Params | None = None,
     workers: int = 1,
+    tampering: Tampering = NOTHING,
+    isolation: Isolation | None = None,
 ) -> Iterator[Round]:
     """Yield the rounds after `start`, which left these weights.
 
     Every draw is named by round and device, so a resumed run and a run on more workers yield the same bytes.
-    `model` is the plan's: on_model is applied here.
+    `model` is the plan's: on_model is applied here. A run in which devices are isolated resumes from the models that
+    these have by then, too; its updates are recorded like all others, and do not move the shared model.
     """
-    if start and weights is None:
+    if start and (weights is None or (tampering.isolated and isolation is None)):
         raise ValueError("a run resumes from the weights of the round it stopped after")
     model = defended(model, defences)
     now = initial(model, seed) if weights is None else weights
@@ -131,7 +135,11 @@ def train(
         [d.defended for d in devices],
     )
     sizes = engine.pool.sizes
+    isolation = isolation or Isolation(now, tampering.isolated)
     adder = next((defence for defence in defences if defence.overrides("on_aggregation")), None)
+    if adder is not None and tampering.isolated:
+        raise PlanError(f"a device cannot be isolated where '{adder.name}' shows nobody's update by itself")
+    alone = np.isin(np.arange(len(devices)), tampering.isolated)
     past: list[list[int]] = []
     for _ in range(start):
         past.append(_select(devices, settings.fraction, defences, past, seed))
@@ -140,8 +148,12 @@ def train(
             selected = _select(devices, settings.fraction, defences, past, seed)
             past.append(selected)
             with one_thread():
-                rows = engine.updates(
+                if tampering.newcomer is not None:
+                    engine.pool.replace(tampering.newcomer.device, tampering.newcomer.data(number, now))
+                rows = _computed(
+                    engine,
                     now,
+                    isolation,
                     selected,
                     lambda stage, d, n=number: derive(seed, stage, n, devices[d].id),  # type: ignore[misc]
                 )
@@ -152,11 +164,15 @@ def train(
                 for place, defence in enumerate(defences):
                     if defence.overrides("on_channel"):
                         received = defence.on_channel(received, derive(seed, "on_channel", place, number))
-                shares = _shares(sizes[participants], settings)
+                together = ~alone[participants]
+                for row in np.flatnonzero(~together):
+                    isolation.move(int(participants[row]), {name: values[row] for name, values in received.items()})
+                shared = received if together.all() else {name: values[together] for name, values in received.items()}
+                shares = _shares(sizes[participants[together]], settings)
                 if adder is None:
-                    aggregate = _mean(received, shares)
+                    aggregate = _mean(shared, shares)
                 else:
-                    added = adder.on_aggregation(received, shares, derive(seed, "on_aggregation", number))
+                    added = adder.on_aggregation(shared, shares, derive(seed, "on_aggregation", number))
                     received, aggregate = added.seen, added.aggregate
                     lost = [devices[d].id for d in participants[~added.arrived]]
                     dropped = (*dropped, *((name, f"'{adder.name}' lost it on the way") for name in lost))
@@ -180,6 +196,20 @@ def train(
             )
     finally:
         engine.close()
+
+
+def _computed(
+    engine: Embedded, now: Params, isolation: Isolation, selected: Sequence[int], rngs: Rngs
+) -> dict[str, torch.Tensor]:
+    """What the selected devices make of the models that they are sent: the shared one, or one of their own."""
+    if not isolation.models:
+        return engine.updates(now, selected, rngs)
+    apart = [d for d in selected if d in isolation.models]
+    order = [d for d in selected if d not in isolation.models] + apart
+    parts = [engine.updates(now, order[: len(order) - len(apart)], rngs)]
+    parts += [engine.updates(isolation.models[d], [d], rngs) for d in apart]
+    places = torch.tensor([order.index(d) for d in selected], dtype=torch.int64)
+    return {name: torch.cat([part[name] for part in parts])[places] for name in parts[0]}
 
 
 def _guarded(

@@ -1,4 +1,4 @@
-"""Powers that change the run: granted by a table of the plan, to an adversary who has them, for an attack that uses them."""
+"""Powers that change the run: granted by a table of the plan, to who has them, for attacks that use them."""
 
 from __future__ import annotations
 

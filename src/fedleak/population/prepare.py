@@ -41,6 +41,7 @@ class Prepared:
     # Some of the background, for an adversary to learn from: where there are traits, or it has nobody's data.
     public: Examples | None = None
     shows: Mapping[str, npt.NDArray[np.int8]] = field(default_factory=dict)  # which of these show what
+    bystanders: tuple[User, ...] = ()  # people of the data set who do not take part, and nobody's twin
 
 
 def prepare(
@@ -90,7 +91,13 @@ def prepare(
         injected=marks,
         public=public,
         shows={} if public is None else {name: trait(public) for name, trait in population.traits.items()},
+        bystanders=_bystanders(candidates, shares, examined),
     )
+
+
+def _bystanders(candidates: Sequence[User], shares: Sequence[Share], examined: Examined) -> tuple[User, ...]:
+    present = {share.user.id for share in shares} | set(examined.twins)
+    return tuple(user for user in candidates if user.id not in present and len(user.examples))
 
 
 def _public(background: Examples, seed: int) -> Examples:

@@ -1,0 +1,74 @@
+"""What an adversary does to a federation where the plan grants it the power, and the federation's side of it.
+
+- Isolation (Song et al., 2020, section V-D): a device is given a model that only its own updates move. It starts as the
+  shared model does; the shared model goes on without it.
+- Joining: a device of the adversary's own, whose data is made anew each round from the shared model
+  (`fedleak.federation.joined` has the one of Hitaj et al., 2017).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from fedleak.core import Params, derive
+from fedleak.errors import PlanError, did_you_mean
+from fedleak.plan.plan import IsolatePlan
+from fedleak.population.population import Examples
+
+__all__ = ["Isolation", "Newcomer", "NOTHING", "Tampering", "victims"]
+
+
+class Newcomer(Protocol):
+    """A device of the adversary's: which one, and what it trains on in a round that starts from these weights."""
+
+    device: int
+
+    def data(self, round_number: int, weights: Params) -> Examples:
+        """As many examples every round; the rounds come in order, from the first."""
+        ...
+
+
+class Isolation:
+    """The models of isolated devices: initial weights, and all that the device has sent, added up."""
+
+    def __init__(self, start: Params, devices: Iterable[int]) -> None:
+        self.models: dict[int, Params] = {device: start for device in devices}
+
+    def move(self, device: int, update: Params) -> None:
+        """The isolated model moves by the whole update: the mean over a federation of one."""
+        model = self.models[device]
+        self.models[device] = {name: model[name] + update[name] for name in model}
+
+
+@dataclass(frozen=True, slots=True)
+class Tampering:
+    """Everything that is done to one run; nothing, where the plan grants no power."""
+
+    isolated: tuple[int, ...] = ()  # device indices
+    newcomer: Newcomer | None = None
+
+
+NOTHING = Tampering()
+
+
+def victims(plan: IsolatePlan, owners: Mapping[str, str], names: Sequence[str], seed: int) -> tuple[int, ...]:
+    """Which devices are isolated: indices into `names`; `owners` says whose each one is."""
+    if plan.user is not None:
+        found = [index for index, name in enumerate(names) if owners.get(name) == plan.user]
+        if not found:
+            raise PlanError(
+                f"[isolate] user = '{plan.user}': nobody of that name is in the federation"
+                f"{did_you_mean(plan.user, owners.values())}"
+            )
+        return tuple(found)
+    if plan.victims > len(names) - 2:
+        raise PlanError(
+            f"[isolate] victims = {plan.victims}: of {len(names)} devices at least two must go on together, or no "
+            "federation is left; isolate fewer, or take more users"
+        )
+    drawn = derive(seed, "isolate").choice(len(names), plan.victims, replace=False)
+    return tuple(int(index) for index in np.sort(drawn))

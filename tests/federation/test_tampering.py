@@ -1,0 +1,124 @@
+"""Powers that change a run: what an isolated device is sent, what a malicious one sends, and that it resumes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from small_runs import PLAN, run, same, small_model, some_devices
+
+from fedleak.core import Task, UserId, derive
+from fedleak.errors import PlanError
+from fedleak.federation.federation import Device, initial
+from fedleak.federation.joined import ClassGan, Joined
+from fedleak.federation.model import Signature
+from fedleak.federation.models.cnn import Cnn
+from fedleak.federation.tampering import Isolation, Tampering, victims
+from fedleak.federation.utility import evaluate
+from fedleak.plan.plan import FederationPlan, IsolatePlan, JoinPlan
+from fedleak.population.population import Examples
+
+EVERYBODY = replace(PLAN, fraction=1.0, rounds=4)
+
+
+def test_an_isolated_device_trains_a_model_that_only_its_own_updates_move() -> None:
+    few, model, victim = some_devices(), small_model(), 3
+    rounds = run(model, few, plan=EVERYBODY, tampering=Tampering((victim,)))
+    # A federation of that device alone, with a weight of one, is what it must have seen.
+    alone = run(model, [few[victim]], plan=EVERYBODY)
+    rest = run(model, [d for i, d in enumerate(few) if i != victim], plan=EVERYBODY)
+    for together, own, others in zip(rounds, alone, rest, strict=True):
+        row = together.participants.tolist().index(victim)
+        for name, rows in together.updates.items():
+            assert np.allclose(rows[row], own.updates[name][0], atol=1e-6)
+            # The shared model goes on without it, as if it had never been there.
+            assert np.allclose(together.weights[name], others.weights[name], atol=1e-6)
+
+
+def test_where_nobody_is_isolated_the_run_is_the_same_to_the_byte() -> None:
+    few, model = some_devices(), small_model()
+    plain, empty = run(model, few), run(model, few, tampering=Tampering())
+    assert all(same(a, b) for a, b in zip(plain, empty, strict=True))
+
+
+def test_a_run_with_an_isolated_device_resumes_to_the_same_bytes() -> None:
+    few, model, tampering = some_devices(), small_model(), Tampering((0, 3))
+    whole = run(model, few, plan=EVERYBODY, tampering=tampering)
+    isolation = Isolation(initial(model, 1), tampering.isolated)
+    for done in whole[:2]:
+        for row, device in enumerate(done.participants.tolist()):
+            if device in tampering.isolated:
+                isolation.move(device, {name: rows[row] for name, rows in done.updates.items()})
+    rest = run(model, few, plan=EVERYBODY, tampering=tampering, isolation=isolation, start=2, weights=whole[1].weights)
+    assert all(same(a, b) for a, b in zip(whole[2:], rest, strict=True))
+
+
+def test_victims_are_drawn_by_the_seed_or_named_and_must_be_there() -> None:
+    names = [f"d-{i}" for i in range(8)]
+    owners = {name: f"client-{i}" for i, name in enumerate(names)}
+    drawn = victims(IsolatePlan(victims=3), owners, names, 1)
+    assert drawn == victims(IsolatePlan(victims=3), owners, names, 1) and len(set(drawn)) == 3
+    assert any(victims(IsolatePlan(victims=3), owners, names, seed) != drawn for seed in range(2, 6))
+    assert victims(IsolatePlan(user="client-5"), owners, names, 1) == (5,)
+    with pytest.raises(PlanError, match="user = 'client-x': nobody of that name is in the federation; did you mean"):
+        victims(IsolatePlan(user="client-x"), owners, names, 1)
+    with pytest.raises(PlanError, match="at least two must go on together"):
+        victims(IsolatePlan(victims=7), owners, names, 1)
+
+
+CLASSES, SHAPE = 3, (1, 8, 8)
+JOIN = JoinPlan(fakes=6, own=4, steps=2, width=0.02)
+
+
+def pictures(count: int) -> Examples:
+    rng = np.random.default_rng(count)
+    return Examples(x=rng.random((count, *SHAPE), dtype=np.float32), y=np.arange(count) % CLASSES)
+
+
+def test_a_malicious_participant_sends_generated_pictures_as_a_class_that_nobody_has() -> None:
+    model = Cnn(channels=(2, 2), hidden=4).build(Signature(Task.CLASSIFY, SHAPE, CLASSES + 1))
+    honest = [Device(f"d-{i}", UserId(f"u{i}"), -1, pictures(10)) for i in range(3)]
+    blank = Examples(x=np.zeros((10, *SHAPE), dtype=np.float32), y=np.zeros(10, dtype=np.int64))
+    members = [*honest, Device("d-evil", UserId("adversary"), -1, blank)]
+    plan = FederationPlan(rounds=3, fraction=1.0, batch=5)
+
+    def joined() -> Joined:
+        return Joined(ClassGan(model, SHAPE, CLASSES, JOIN, 7), 3, pictures(20))
+
+    first, again = (run(model, members, plan=plan, tampering=Tampering(newcomer=joined())) for _ in range(2))
+    assert all(same(a, b) for a, b in zip(first, again, strict=True))
+    # What it trains on changes from round to round, and whoever has the models can repeat it.
+    seen = joined()
+    starts = [initial(model, 1), *(done.weights for done in first[:-1])]
+    shown = [seen.data(n, weights) for n, weights in enumerate(starts, 1)]
+    for data in shown:
+        assert data.y is not None and data.y.tolist()[:6] == [CLASSES] * 6 and data.y.max() == CLASSES
+        assert len(data) == 10 and data.x.min() >= 0 and data.x.max() <= 1
+    assert not np.array_equal(shown[0].x[:6], shown[1].x[:6]) and np.array_equal(shown[0].x[6:], shown[1].x[6:])
+    assert blank.x.max() == 0
+
+
+def test_the_generator_learns_to_draw_what_the_model_takes_for_a_class() -> None:
+    model = Cnn(channels=(2, 2), hidden=8).build(Signature(Task.CLASSIFY, SHAPE, CLASSES + 1))
+    rng = np.random.default_rng(0)
+    bars = np.zeros((90, *SHAPE), dtype=np.float32)
+    for i in range(90):
+        bars[i, 0, :, 2 * (i % 3) : 2 * (i % 3) + 3] = 0.5 + 0.5 * rng.random()
+    data = Examples(x=bars, y=np.arange(90) % 3)
+    [*_, last] = run(model, [Device("d", UserId("u"), -1, data)], plan=FederationPlan(rounds=30, fraction=1, lr=0.1))
+    gan = ClassGan(model, SHAPE, CLASSES, replace(JOIN, steps=60, width=0.1), 3)
+    before = gan.draw(30, derive(0)).x
+    gan.learn(1, last.weights)
+    after = gan.draw(30, derive(0))
+    right = evaluate(model, last.weights, after, Task.CLASSIFY)
+    assert right > 0.9 > evaluate(model, last.weights, Examples(x=before, y=after.y), Task.CLASSIFY)
+
+
+def test_what_cannot_be_generated_or_drawn_is_refused() -> None:
+    flat = small_model()
+    with pytest.raises(PlanError, match="needs a data set of images"):
+        ClassGan(flat, (5,), 3, JOIN, 1)
+    model = Cnn(channels=(2, 2), hidden=4).build(Signature(Task.CLASSIFY, SHAPE, CLASSES + 1))
+    with pytest.raises(PlanError, match=r"own = 4: .*brings 0"):
+        Joined(ClassGan(model, SHAPE, CLASSES, JOIN, 7), 3, None)
