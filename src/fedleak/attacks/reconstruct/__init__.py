@@ -1,0 +1,1 @@
+"""What a client's data looks like, told from its updates."""
