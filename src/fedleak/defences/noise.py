@@ -24,7 +24,18 @@ class Noise(Defence):
     name: ClassVar[str] = "noise"
     summary: ClassVar[str] = "each device adds random noise to its update before sending it"
 
-    sigma: Annotated[float, Meta(gt=0, description="standard deviation of the noise")]
+    no_epsilon: ClassVar[str] = (
+        "without clipping an update can be as large as it likes, so no noise is sure to cover it; dp-fedavg clips"
+    )
+
+    sigma: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="standard deviation of the noise; the paper tries variances of 0.01 to 100, hence 0.1, 0.32, "
+            "1, 3.2 and 10",
+        ),
+    ]
     relative: Annotated[
         bool, Meta(description="measure sigma in units of each layer's root mean square, instead of absolutely")
     ] = False

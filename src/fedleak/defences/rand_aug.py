@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from fedleak.errors import DataError
+from fedleak.defences.background import draw, required
 from fedleak.federation.hooks import Defence
 from fedleak.population.population import Examples
 
@@ -22,16 +22,14 @@ class RandomAugmentation(Defence):
     name: ClassVar[str] = "rand-aug"
     summary: ClassVar[str] = "each device mixes public examples of other people into its own data before training"
     needs_background: ClassVar[bool] = True
+    no_epsilon: ClassVar[str] = "one's own examples are still trained on as they are, among others"
 
-    alpha: Annotated[float, Meta(gt=0, description="background examples added for each own example")] = 1.0
+    alpha: Annotated[
+        float, Meta(gt=0, description="background examples added for each own example; the paper tries 0.5, 1 and 2")
+    ] = 1.0
 
     def on_data(self, data: Examples, background: Examples | None, rng: np.random.Generator) -> Examples:
-        """Draw with replacement only if the background is smaller than what is asked of it."""
-        if background is None or len(background) == 0:
-            raise DataError(
-                "defence 'rand-aug' needs background data and this data set brings none; "
-                "set some users aside with background_users = N in [population]"
-            )
-        count = max(1, round(self.alpha * len(data)))
-        rows = rng.choice(len(background), size=count, replace=count > len(background))
-        return Examples.concat([data, background.take(rows)])
+        """Keep everything of one's own."""
+        return Examples.concat(
+            [data, draw(required(background, self.name), max(1, round(self.alpha * len(data))), rng)]
+        )

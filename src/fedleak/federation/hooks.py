@@ -6,6 +6,7 @@
 - on_participation, every round: which of the selected devices take part
 - on_loss, every local step: what the clients computed together minimise
 - on_examples, every local step: how much each example counts, given the norm of its gradient
+- on_sum, every local step: the sum of these gradients, before it is divided by the size of a batch
 - on_step, every local step: the gradients of the clients computed together
 - on_update, every update, on the device, before it is sent
 - on_channel, every round: what of the updates reaches the server, and in which form
@@ -86,6 +87,10 @@ class Defence:
     def on_examples(self, norms: torch.Tensor) -> torch.Tensor:
         """Weigh the gradient of each example (clients, examples) by its norm, before they are added up."""
         return torch.ones_like(norms)
+
+    def on_sum(self, gradients: Tensors, rngs: Sequence[np.random.Generator]) -> Tensors:
+        """Change the sum of the weighted gradients, for the clients computed together; asked after `on_examples`."""
+        return gradients
 
     def on_step(self, gradients: Tensors, weights: Tensors, rngs: Sequence[np.random.Generator]) -> Tensors:
         """Change the gradients of one local step; the leading axis runs over the clients, one generator each."""

@@ -39,6 +39,7 @@ class Statement:
     unit: Unit | None = None
     adjacency: str = ""  # which two runs cannot be told apart
     against: str = ""  # who cannot tell
+    seen: Literal["updates", "model"] = "updates"  # what they see at most
     how: str  # the mechanism and its accounting in words, or why there is none
 
     @staticmethod

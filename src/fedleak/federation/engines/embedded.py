@@ -62,6 +62,7 @@ class Embedded:
         self.model, self.task, self.settings, self.pool = model, task, settings, pool
         self.on_loss = [d for d in defences if d.overrides("on_loss")]
         self.on_examples = [d for d in defences if d.overrides("on_examples")]
+        self.on_sum = [d for d in defences if d.overrides("on_sum")]
         self.on_step = [d for d in defences if d.overrides("on_step")]
         self.poisson = any(d.poisson for d in defences)
         self.defended = defended  # by device; read only where a defence acts on local steps
@@ -111,7 +112,7 @@ class Embedded:
     @property
     def acts(self) -> bool:
         """Whether any defence acts on local steps."""
-        return bool(self.on_loss or self.on_examples or self.on_step or self.poisson)
+        return bool(self.on_loss or self.on_examples or self.on_sum or self.on_step or self.poisson)
 
     def _train(self, before: Tensors, devices: Sequence[int], rngs: Rngs) -> Tensors:
         """The local steps of one group of clients (ClientUpdate in Algorithm 1 of McMahan et al., 2017)."""
@@ -120,6 +121,7 @@ class Embedded:
         deal = poisson_schedule if guards and self.poisson else schedule
         plan = deal(pool, devices, settings.batch, settings.epochs, [rngs("batches", d) for d in devices])
         loss_rngs = [[rngs(f"on_loss/{n}", d) for d in devices] for n in range(len(self.on_loss))]
+        sum_rngs = [[rngs(f"on_sum/{n}", d) for d in devices] for n in range(len(self.on_sum))]
         step_rngs = [[rngs(f"on_step/{n}", d) for d in devices] for n in range(len(self.on_step))]
         own_rngs = [rngs("dropout", d) for d in devices] if isinstance(self.model, Stochastic) else []
         after = {key: w.expand(len(devices), *w.shape[1:]).clone() for key, w in before.items()}
@@ -132,6 +134,8 @@ class Embedded:
             theirs = [[generators[client] for client in of] for generators in loss_rngs] if guards else []
             return self._loss(weights, x, y, share, own, theirs)
 
+        # What a sum is divided by: the size of a batch as planned, whatever was drawn.
+        expected = torch.from_numpy(np.minimum(pool.sizes[devices], settings.batch))
         active = 0
         for step, (working, width) in enumerate(zip(plan.active, plan.width, strict=True)):
             if working != active:
@@ -141,8 +145,15 @@ class Embedded:
             x = pool.x.index_select(0, rows).view(active, width, *pool.x.shape[1:])
             y = None if pool.y is None else pool.y.index_select(0, rows)
             share = plan.share[step, :active, :width]
-            if guards and self.on_examples:
-                found: Sequence[torch.Tensor] = weighted(loss, leaves, x, y, share, self.on_examples, self.model.group)
+            if guards and (self.on_examples or self.on_sum):
+                sums = weighted(loss, leaves, x, y, share > 0, self.on_examples, self.model.group)
+                with torch.no_grad():
+                    summed: Tensors = dict(zip(leaves, sums, strict=True))
+                    for defence, generators in zip(self.on_sum, sum_rngs, strict=True):
+                        summed = defence.on_sum(summed, generators[:active])
+                    found: Sequence[torch.Tensor] = [
+                        summed[key] / expected[:active].view(-1, *[1] * (w.dim() - 1)) for key, w in leaves.items()
+                    ]
             else:
                 found = torch.autograd.grad(
                     loss(leaves, x, y, share, range(active)),

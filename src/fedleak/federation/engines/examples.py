@@ -44,23 +44,23 @@ def weighted(
     weights: Tensors,
     x: torch.Tensor,
     y: torch.Tensor | None,
-    share: torch.Tensor,
+    real: torch.Tensor,
     defences: Sequence[Weighs],
     group: int,
 ) -> list[torch.Tensor]:
-    """Each client's sum of its examples' gradients, each weighted by its share and by what the defences say.
+    """Each client's sum of its examples' gradients, each weighted by what the defences say.
 
-    Places that only fill a batch are left out: their gradients would cost as much as real ones.
+    `real` says which places of the batches hold an example. The others are left out: they would cost as much.
     """
-    clients, width = share.shape
+    clients, width = real.shape
     found = [torch.zeros_like(w) for w in weights.values()]
-    real = torch.nonzero(share.reshape(-1)).squeeze(1)
+    every = torch.nonzero(real.reshape(-1)).squeeze(1)
     size = sum(math.prod(w.shape[1:]) for w in weights.values())
     # A model that is computed client by client is computed example by example.
     count = 1 if group == 1 else max(1, _AT_ONCE // size)
     flat = x.reshape(clients * width, 1, *x.shape[2:])
-    for start in range(0, len(real), count):
-        places = real[start : start + count]
+    for start in range(0, len(every), count):
+        places = every[start : start + count]
         owner = places // width
         own = {key: w.detach().index_select(0, owner).requires_grad_() for key, w in weights.items()}
         total = loss(
@@ -75,7 +75,7 @@ def weighted(
             norms = torch.linalg.vector_norm(
                 torch.stack([torch.linalg.vector_norm(g.flatten(1), dim=1) for g in gradients]), dim=0
             )
-            counts = share.reshape(-1)[places]
+            counts = torch.ones_like(norms)
             for defence in defences:
                 counts = counts * defence.on_examples(norms)
             for into, g in zip(found, gradients, strict=True):

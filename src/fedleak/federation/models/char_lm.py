@@ -35,6 +35,7 @@ class CharLm:
     name: ClassVar[str] = "char-lm"
     tasks: ClassVar[tuple[Task, ...]] = (Task.NEXT_TOKEN,)
     reads: ClassVar[tuple[Input, ...]] = (Input.WORDS,)
+    places: ClassVar[tuple[str, ...]] = ("embedding", "lstm")
 
     def build(self, signature: Signature) -> Model:
         """Layers `embedding`, `lstm1`, ... and `out`; output t predicts the character after input t."""

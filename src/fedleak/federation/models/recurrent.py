@@ -33,6 +33,7 @@ class WordLm:
     name: ClassVar[str] = "word-lm"
     tasks: ClassVar[tuple[Task, ...]] = (Task.NEXT_TOKEN,)
     reads: ClassVar[tuple[Input, ...]] = (Input.WORDS,)
+    places: ClassVar[tuple[str, ...]] = ("embedding", "lstm")
 
     def build(self, signature: Signature) -> Model:
         """Layers `embedding`, `lstm` and `out`; output t predicts the token after input t."""
@@ -51,6 +52,7 @@ class Rating:
     name: ClassVar[str] = "rating"
     tasks: ClassVar[tuple[Task, ...]] = (Task.REGRESS,)
     reads: ClassVar[tuple[Input, ...]] = (Input.WORDS,)
+    places: ClassVar[tuple[str, ...]] = ("embedding", "lstm")
 
     def build(self, signature: Signature) -> Model:
         """Layers `embedding`, `lstm` and `out`; the output follows the last word."""

@@ -42,6 +42,7 @@ class Transformer:
     name: ClassVar[str] = "transformer"
     tasks: ClassVar[tuple[Task, ...]] = (Task.NEXT_TOKEN,)
     reads: ClassVar[tuple[Input, ...]] = (Input.WORDS,)
+    places: ClassVar[tuple[str, ...]] = ("embedding",)
 
     def build(self, signature: Signature) -> Model:
         """Layers `embedding`, `attention1`, `feedforward1`, ..., `norm` and, if not tied, `out`."""

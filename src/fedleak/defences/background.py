@@ -1,0 +1,27 @@
+"""What defences that mix in public examples share: drawing from the background, and what to say without one."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedleak.core import IntArray
+from fedleak.errors import DataError
+from fedleak.population.population import Examples
+
+__all__ = ["required", "draw"]
+
+
+def required(background: Examples | None, defence: str) -> Examples:
+    """The background, or an error that says how to get one."""
+    if background is None or len(background) == 0:
+        raise DataError(
+            f"defence '{defence}' needs background data and this data set brings none; "
+            "set some users aside with background_users = N in [population]"
+        )
+    return background
+
+
+def draw(background: Examples, count: int, rng: np.random.Generator, among: IntArray | None = None) -> Examples:
+    """So many examples of the background, or of some of its rows; none twice, unless there are too few."""
+    rows = np.arange(len(background)) if among is None else among
+    return background.take(rng.choice(rows, size=count, replace=count > len(rows)))

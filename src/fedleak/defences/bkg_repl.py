@@ -1,0 +1,41 @@
+"""Replacing one's own data by other people's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+from msgspec import Meta
+
+from fedleak.defences.background import draw, required
+from fedleak.federation.hooks import Defence
+from fedleak.population.population import Examples
+
+__all__ = ["BackgroundReplacement"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackgroundReplacement(Defence):
+    """Replace a share of the device's data by background examples (Orekondy et al., 2020, section 7.1)."""
+
+    name: ClassVar[str] = "bkg-repl"
+    summary: ClassVar[str] = "each device replaces a part of its own data by public examples of other people"
+    needs_background: ClassVar[bool] = True
+    no_epsilon: ClassVar[str] = "what is left of one's own examples is still trained on as it is"
+
+    alpha: Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=1,
+            description="share of a device's own examples that is replaced; the paper tries 0.25, 0.5, 0.75 and 1, "
+            "at which a device trains on nothing of its own",
+        ),
+    ] = 0.5
+
+    def on_data(self, data: Examples, background: Examples | None, rng: np.random.Generator) -> Examples:
+        """As many examples as before, so that the device trains as long and counts as much as before."""
+        count = max(1, round(self.alpha * len(data)))
+        kept = np.sort(rng.permutation(len(data))[count:])
+        return Examples.concat([data.take(kept), draw(required(background, self.name), count, rng)])

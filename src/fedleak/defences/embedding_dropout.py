@@ -1,0 +1,36 @@
+"""Leaving out a part of what stands for words, during training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+from msgspec import Meta
+
+from fedleak.defences.touching import touched
+from fedleak.federation.hooks import Defence, Loss
+from fedleak.federation.models.char_lm import drop
+
+__all__ = ["EmbeddingDropout"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddingDropout(Defence):
+    """Drop a share of the embedding's outputs in local training (Yuan et al., 2021, VI-A, Table VIII)."""
+
+    name: ClassVar[str] = "embedding-dropout"
+    summary: ClassVar[str] = (
+        "while it trains, each device leaves out at random a part of the numbers that stand for a word or character"
+    )
+    places: ClassVar[tuple[str, ...]] = ("embedding",)
+    no_epsilon: ClassVar[str] = "it leaves out at random, and what is left is learnt from as it is"
+
+    rate: Annotated[
+        float, Meta(gt=0, lt=1, description="share that is left out of each step; the paper tries 0.1 to 0.5")
+    ] = 0.5
+
+    def on_loss(self, loss: Loss, rngs: Sequence[np.random.Generator]) -> Loss:
+        """Another part in every step."""
+        return touched(loss, "embedding", lambda values: drop(values, self.rate, rngs))

@@ -1,0 +1,39 @@
+"""Leaving out a part of what recurrent layers hand on, during training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+from msgspec import Meta
+
+from fedleak.defences.touching import touched
+from fedleak.federation.hooks import Defence, Loss
+from fedleak.federation.models.char_lm import drop
+
+__all__ = ["LstmDropout"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LstmDropout(Defence):
+    """Drop a share of each LSTM layer's outputs in local training, against overfitting (Yuan et al., 2021, Table X).
+
+    It comes on top of a `dropout` of the model's own.
+    """
+
+    name: ClassVar[str] = "lstm-dropout"
+    summary: ClassVar[str] = (
+        "while it trains, each device leaves out at random a part of what its recurrent layers hand on"
+    )
+    places: ClassVar[tuple[str, ...]] = ("lstm",)
+    no_epsilon: ClassVar[str] = "it leaves out at random, and what is left is learnt from as it is"
+
+    rate: Annotated[
+        float, Meta(gt=0, lt=1, description="share that is left out of each step; the paper tries 0.1 to 0.5")
+    ] = 0.3
+
+    def on_loss(self, loss: Loss, rngs: Sequence[np.random.Generator]) -> Loss:
+        """Another part in every step and layer."""
+        return touched(loss, "lstm", lambda values: drop(values, self.rate, rngs))

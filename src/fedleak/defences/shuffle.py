@@ -1,0 +1,29 @@
+"""A shuffler between devices and server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fedleak.core import Sight
+from fedleak.federation.hooks import Defence
+
+__all__ = ["Shuffle"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shuffle(Defence):
+    """Send updates through somebody who takes names and order away (Bittau et al., 2017; an anonymity network does).
+
+    It changes nothing that a device computes or sends. It takes away what the server would know besides: which
+    updates come from one device. The trace keeps that for marking answers; no view of a shuffled run shows it. How many
+    examples an update stands for still arrives with it, where the server weighs by that.
+    """
+
+    name: ClassVar[str] = "shuffle"
+    summary: ClassVar[str] = (
+        "updates pass through somebody who mixes them and removes the senders, so that the server cannot follow a "
+        "device"
+    )
+    hides: ClassVar[Sight] = Sight.LINKS
+    no_epsilon: ClassVar[str] = "it mixes updates that carry no noise; mixing strengthens noise, and replaces none"

@@ -1,0 +1,22 @@
+"""Acting on what flows through a model while it is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from fedleak.federation.hooks import Loss
+from fedleak.federation.model import Touches
+
+__all__ = ["touched"]
+
+
+def touched(loss: Loss, place: str, act: Callable[[torch.Tensor], torch.Tensor]) -> Loss:
+    """A loss for which something is done at a place of the model, before whatever else is done there."""
+
+    def changed(touches: Touches) -> torch.Tensor:
+        after = touches.get(place)
+        return loss({**touches, place: act if after is None else lambda values: after(act(values))})
+
+    return changed

@@ -1,0 +1,32 @@
+"""Which defences can act at the same time, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fedleak.errors import PlanError
+
+__all__ = ["check_together"]
+
+
+def check_together(defences: Sequence[Any], where: str, model: Any = None) -> None:
+    """Refuse defences that undo each other, and one that acts on a part which the plan's model does not have.
+
+    A defence says itself with whom it cannot be combined; only that it stands there twice is the same for all.
+    """
+    for place, defence in enumerate(defences):
+        before, after = defences[:place], defences[place + 1 :]
+        if any(other.name == defence.name for other in before):
+            raise PlanError(
+                f"{where}: defence '{defence.name}' is there twice; one of it, with other settings, will do"
+            )
+        reason = defence.clashes(before, after)
+        if reason:
+            raise PlanError(f"{where}: defence '{defence.name}' cannot be combined like this: {reason}")
+        lacking = [spot for spot in defence.places if spot not in getattr(model, "places", ())]
+        if model is not None and lacking:
+            raise PlanError(
+                f"{where}: defence '{defence.name}' acts on what leaves the {lacking[0]} layer, and model "
+                f"'{model.name}' has none; choose another model (char-lm, word-lm and rating have every place)"
+            )
