@@ -84,6 +84,8 @@ def beside_the_truth(run: Run, claims: Claims, game: Any, given: Asked) -> Playe
         who=given.answers.who,
         people=given.answers.people,
         choices=given.questions.choices,
+        evidence=given.answers.evidence,
+        judged=given.answers.judged,
     )
 
 

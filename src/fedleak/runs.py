@@ -29,6 +29,7 @@ from fedleak.population.prepare import Prepared, prepare
 from fedleak.score.assemble import Facts
 from fedleak.score.result import Finding
 from fedleak.tampered import resumed, tamper
+from fedleak.trace.evidence import Evidence
 from fedleak.trace.files import read_whole, write_atomic
 from fedleak.trace.header import Header
 from fedleak.trace.lock import locked
@@ -181,6 +182,7 @@ def train_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
             traits=prepared.traits,
             secrets={user.id: user.secrets for user in users if user.secrets},
             decoys={user.id: user.decoys for user in users if user.decoys},
+            evidence=Evidence.of(prepared) if any(game.name == "reconstruct" for game in plan.games) else None,
         ).save(run.folder / "truth")
         known = [share for share in prepared.shares if len(share.prior)]
         Prior(

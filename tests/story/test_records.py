@@ -74,7 +74,7 @@ def spellings(secret: str) -> list[bytes]:
 
 def test_a_plan_that_would_give_the_secrets_away_is_refused(plan: Path) -> None:
     text = plan.read_text()
-    with pytest.raises(PlanError, match=r"prior = 'random' would hand data with the secrets in it"):
+    with pytest.raises(PlanError, match=r"prior = 'random' would hand data of people to the adversary"):
         parse(text.replace('prior = "none"', 'prior = "random"'))
     identify = text.replace('{ name = "exposure-baseline" }', '{ name = "reid-knn" }').replace("eavesdropper", "server")
     with pytest.raises(PlanError, match="game 'identify' needs prior data of people"):

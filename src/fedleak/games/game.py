@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from fedleak.core import IntArray
 from fedleak.errors import AttackError
+from fedleak.trace.evidence import Evidence
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth
@@ -52,6 +53,8 @@ class Answers:
     right: IntArray
     who: IntArray  # (questions,), or (questions, 2) for pairs: index into `people`, whom intervals resample
     people: tuple[str, ...]
+    evidence: Evidence | None = None  # people's data, where pictures are marked against it
+    judged: tuple[str, ...] = ()  # a property that pictures are judged by, and its value for each of the people
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +68,7 @@ class Asked:
     # Device -> the record that was placed in its data; for the view, which shows it only to who has the power.
     injected: Mapping[str, str] = field(default_factory=dict)
     every: int = 1  # the adversary has only every so-many-th snapshot, and the last
+    everything: bool = False  # updates that are not asked about are seen too
 
     def look(self, trace_folder: Path, adversary: Adversary, **means: Any) -> tuple[View, Questions]:
         """The view in which the questions are asked, and the questions by the rows of that view.
@@ -76,7 +80,7 @@ class Asked:
         if not self.questions.updates.size:
             given = {"injected": self.injected, "every": self.every, **means}
             return View(trace_folder, adversary, self.shadow, **given), self.questions
-        shown = self.shadow >= 0
+        shown = (self.shadow >= 0) | self.everything
         shown[self.questions.updates] = True
         rows = np.flatnonzero(shown)
         questions = replace(self.questions, updates=np.searchsorted(rows, self.questions.updates))

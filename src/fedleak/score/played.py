@@ -11,6 +11,7 @@ import numpy.typing as npt
 from fedleak.core import IntArray
 from fedleak.games.game import Claims
 from fedleak.score.interval import Interval
+from fedleak.trace.evidence import Evidence
 
 __all__ = ["Played", "Measured", "pooled", "groups", "measured"]
 
@@ -27,6 +28,8 @@ class Played:
     who: IntArray | None = None  # whom each question is about: index into `people`; (questions, 2) for pairs
     people: tuple[str, ...] = ()
     choices: int = 0  # how many answers there are to a question whose options are not listed
+    evidence: Evidence | None = None  # people's data, where pictures are marked against it
+    judged: tuple[str, ...] = ()  # a property that pictures are judged by, and its value for each of the people
 
     @property
     def about(self) -> IntArray:

@@ -10,6 +10,7 @@ import msgspec
 
 from fedleak.core import UserId
 from fedleak.errors import TraceError
+from fedleak.trace.evidence import Evidence
 from fedleak.trace.files import private_folder
 from fedleak.trace.sealed import seal, unseal
 
@@ -31,11 +32,15 @@ class Truth:
     )  # share of the private data that shows it
     secrets: Mapping[UserId, tuple[str, ...]] = field(default_factory=dict)  # records planted in the private data
     decoys: Mapping[UserId, tuple[str, ...]] = field(default_factory=dict)  # and such as were planted nowhere
+    evidence: Evidence | None = None  # people's data, where pictures of it are asked for
 
     def save(self, folder: Path) -> None:
         """Write truth.json, for the owner's eyes only."""
         private_folder(folder)
-        seal(folder / _FILE, _KIND, _VERSION, _Content(**{name: getattr(self, name) for name in self.__slots__}))
+        if self.evidence is not None:
+            self.evidence.save(folder)
+        kept = {name: getattr(self, name) for name in self.__slots__ if name != "evidence"}
+        seal(folder / _FILE, _KIND, _VERSION, _Content(**kept))
 
     @staticmethod
     def load(folder: Path) -> Truth:
@@ -62,6 +67,7 @@ class Truth:
             traits={UserId(user): shares for user, shares in content.traits.items()},
             secrets={UserId(user): records for user, records in content.secrets.items()},
             decoys={UserId(user): records for user, records in content.decoys.items()},
+            evidence=Evidence.load(folder),
         )
 
 

@@ -141,6 +141,45 @@ class View:
         return dict(self._injected)
 
     @cached_property
+    def isolated(self) -> frozenset[int]:
+        """The handles of devices that train a model of their own; none for an adversary without the power."""
+        if Power.ISOLATE not in self.adversary.powers:
+            return frozenset()
+        names = self._trace.header.devices
+        return frozenset(names.index(device) for one in self._done("isolate") for device in one["devices"])
+
+    @property
+    def joined(self) -> Mapping[str, Any]:
+        """How the adversary's own device takes part: its settings, and the seed of everything that it draws."""
+        if Power.JOIN not in self.adversary.powers:
+            raise NotVisible(
+                f"adversary '{self.adversary.name}' does not take part: it lacks the power to {words(Power.JOIN)} "
+                f"({plain(Power.JOIN)})"
+            )
+        [found] = self._done("join") or [{}]
+        if not found:
+            raise NotVisible("no device of the adversary's was in this run; let one in with a table [join] in the plan")
+        return found
+
+    def _done(self, power: str) -> list[Mapping[str, Any]]:
+        return [one for one in self._trace.header.tampering if one["power"] == power]
+
+    def started_from(self, handle: int, round_number: int) -> Params:
+        """The weights that a device was sent in a round: the shared model, or the one that it was given alone.
+
+        An isolated model is the initial one and all updates of its device until then, which a server that isolated it
+        has seen. Whoever did not sees only that the updates do not fit the shared model.
+        """
+        if handle not in self.isolated:
+            return self.snapshot(round_number - 1)
+        rows = np.flatnonzero((self.updates.handle == handle) & (self.updates.round < round_number))
+        start = self.snapshot(0)
+        return {
+            name: (values + self.updates.layer(name)[rows].sum(axis=0)).astype(np.float32)
+            for name, values in start.items()
+        }
+
+    @cached_property
     def updates(self) -> Updates:
         """Every update of the run."""
         self._require(Sight.UPDATES)

@@ -1,0 +1,194 @@
+"""The `reconstruct` game: what does this device's data look like?
+
+The adversary has pictures of nobody who takes part, and an auxiliary set of others that is the same for every attack: a
+federation needs one to be tested with, and its server has it (Song et al., 2020, section V-B). A question points to an
+update of the victim, its last one: an adversary who can link updates knows all of that device's, one who cannot must
+find them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+from msgspec import Meta
+
+from fedleak.core import IntArray, Task
+from fedleak.errors import AttackError, did_you_mean
+from fedleak.games.game import Answers, Asked, Claims, Questions
+from fedleak.population.population import Examples
+from fedleak.trace.prior import Prior
+from fedleak.trace.reader import Trace
+from fedleak.trace.truth import Truth
+
+__all__ = ["Reconstruct", "PictureQuestions"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PictureQuestions(Questions):
+    """For each victim, so many pictures of what it may have."""
+
+    samples: int
+    shape: tuple[int, ...]  # of a picture: channels, height, width; values in [0, 1]
+    classes: int
+    auxiliary: Examples  # pictures of nobody who takes part, with their classes
+    clients: int = 0  # how many there are to be taken for the victim
+
+    @property
+    def choices(self) -> int:
+        """How many clients a picture could be of."""
+        return self.clients
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reconstruct:
+    """Ask for pictures of some victims' data."""
+
+    name: ClassVar[str] = "reconstruct"
+    summary: ClassVar[str] = "What do the pictures on this device look like?"
+    metrics: ClassVar[tuple[str, ...]] = ("nearest", "specific", "property")
+    distances: ClassVar[tuple[str, ...]] = ()
+    needs_prior: ClassVar[bool] = False
+    controls: ClassVar[tuple[str, ...]] = ()
+
+    victims: Annotated[
+        int, Meta(ge=2, description="how many devices are asked about, drawn by the seed; all, if there are fewer")
+    ] = 5
+    samples: Annotated[int, Meta(ge=2, le=1000, description="pictures that are asked for of each victim")] = 40
+    attribute: (
+        Annotated[
+            str,
+            Meta(
+                description="what the victims' pictures show of their owner, and by which reconstructions are judged; "
+                "victims are then drawn so that as many of its values as possible are among them"
+            ),
+        ]
+        | None
+    ) = None
+
+    @property
+    def note(self) -> str:
+        """What a report must say beside the question."""
+        return (
+            "Every attack has the same auxiliary pictures of other people. Real and reconstructed pictures are shown "
+            "to whoever opens this report: keep it as you keep the data."
+        )
+
+    def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> Asked:
+        """Draw the victims; those who are isolated, where the run has some."""
+        shape = tuple(int(side) for side in trace.header.settings.get("input_shape", ()))
+        if trace.header.task is not Task.CLASSIFY or len(shape) != 3:
+            raise AttackError(
+                f"{trace.folder}: examples of shape {shape} for the task '{trace.header.task.value}'; pictures can be "
+                "reconstructed where a model classifies images (channels, height, width)"
+            )
+        if truth.evidence is None:
+            raise AttackError(
+                f"{trace.folder}: this run did not keep the devices' data, so there is nothing to compare pictures "
+                "with; train it with a plan that plays 'reconstruct', in another folder (--out)"
+            )
+        auxiliary = _auxiliary(trace, prior)
+        people = tuple(str(user) for user in truth.evidence.held.candidates)
+        place = {user: index for index, user in enumerate(people)}
+        last = _last_updates(trace)
+        present = [
+            (row, place[str(truth.device_user[device])])
+            for device, row in last.items()
+            if device in truth.device_user and str(truth.device_user[device]) in place
+        ]
+        if len(present) < 2:
+            raise AttackError(
+                f"{trace.folder}: {len(present)} client(s) sent an update; whose pictures these are can be told only "
+                "among two or more. Take more users, or train more rounds"
+            )
+        isolated = {name for one in trace.header.tampering if one["power"] == "isolate" for name in one["devices"]}
+        if isolated:
+            chosen = [
+                (row, place[str(truth.device_user[device])]) for device, row in last.items() if device in isolated
+            ]
+        else:
+            chosen = [present[i] for i in self._draw([who for _, who in present], people, truth, rng)]
+        chosen.sort()
+        rows, who = (np.array(column, dtype=np.int64) for column in zip(*chosen, strict=True))
+        return Asked(
+            questions=PictureQuestions(
+                updates=rows,
+                options=(),
+                samples=self.samples,
+                shape=shape,
+                classes=prior.outputs,
+                auxiliary=auxiliary,
+                clients=len(people),
+            ),
+            answers=Answers(right=who, who=who, people=people, evidence=truth.evidence, judged=self._judged(truth)),
+            prior=prior.take(np.zeros(0, dtype=np.int64)),
+            shadow=np.full(len(trace.round), -1, dtype=np.int64),
+            everything=True,
+        )
+
+    def _judged(self, truth: Truth) -> tuple[str, ...]:
+        """The value of the property for each participant, in the order of the evidence."""
+        if self.attribute is None or truth.evidence is None:
+            return ()
+        values = []
+        for user in truth.evidence.held.candidates:
+            about = truth.attributes.get(user, {})
+            if self.attribute not in about:
+                raise AttackError(
+                    f"[[game]] reconstruct: attribute = '{self.attribute}', which '{user}' has not"
+                    f"{did_you_mean(self.attribute, about)}"
+                )
+            values.append(about[self.attribute])
+        return (self.attribute, *values)
+
+    def _draw(self, present: list[int], people: tuple[str, ...], truth: Truth, rng: np.random.Generator) -> list[int]:
+        """Places in `present`: at random, or one of each value of the property in turn."""
+        order: list[int] = rng.permutation(len(present)).tolist()
+        judged = self._judged(truth)
+        if judged:
+            seen: dict[str, int] = {}
+            turn = {}
+            for place in order:
+                value = judged[1 + present[place]]
+                turn[place] = seen.setdefault(value, 0)
+                seen[value] += 1
+            order.sort(key=turn.__getitem__)  # stable: the first of every value, then the second of every value, ...
+        return order[: self.victims]
+
+    def check(self, claims: Claims, questions: Questions, attack: str) -> Claims:
+        """Refuse what is not so many pictures for every victim."""
+        assert isinstance(questions, PictureQuestions)
+        shape = (len(questions), questions.samples, *questions.shape)
+        if claims.shape != shape:
+            raise AttackError(
+                f"attack '{attack}' answered with an array of shape {claims.shape}; asked for were pictures "
+                f"(victims, samples, channels, height, width) = {shape}"
+            )
+        claims = claims.astype(np.float32, copy=False)
+        if not np.isfinite(claims).all() or claims.min() < 0 or claims.max() > 1:
+            raise AttackError(f"attack '{attack}' gave pictures whose values are not all between 0 and 1")
+        return claims
+
+
+def _auxiliary(trace: Trace, prior: Prior) -> Examples:
+    """The auxiliary set, which must show every class: whoever never saw a class cannot draw it."""
+    if prior.background is None or prior.background.examples.y is None:
+        raise AttackError(
+            f"{trace.folder}: the server has no auxiliary pictures; use a data set that brings some (mnist-clients, "
+            "faces), or set some users aside with background_users = N in [population]"
+        )
+    found, shown = prior.background.examples, np.unique(prior.background.examples.y)
+    missing = sorted(set(range(prior.outputs)) - set(shown.tolist()))
+    if missing:
+        raise AttackError(
+            f"{trace.folder}: the auxiliary set of {len(found)} pictures has none of class "
+            f"{', '.join(map(str, missing))}; give it more, so that every class is among them"
+        )
+    return found
+
+
+def _last_updates(trace: Trace) -> dict[str, int]:
+    """Device -> the row of the last update that it sent."""
+    devices: IntArray = np.asarray(trace.device).astype(np.int64)
+    return {trace.header.devices[int(device)]: row for row, device in enumerate(devices)}

@@ -1,0 +1,58 @@
+"""What reconstructed pictures are compared with: people's private data, and data of people who did not take part.
+
+It lies in the truth's folder, for the owner's eyes only, and only where a plan asks for pictures: other runs do not
+keep anybody's data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedleak.population.prepare import Prepared
+from fedleak.trace.prior import Background, Prior
+
+__all__ = ["Evidence"]
+
+_HELD, _BYSTANDERS = "held", "bystanders"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """Examples by person, twice."""
+
+    held: Prior  # what each participant trained on
+    bystanders: Prior  # people of the same data set who did not take part, with what is known of them; behind them the
+    # test set: a judge of pictures learns from these, who are nobody's victims
+
+    @staticmethod
+    def of(prepared: Prepared) -> Evidence:
+        """The data of those who take part, of those who do not, and the test set."""
+        return Evidence(
+            held=Prior(
+                candidates=tuple(share.user.id for share in prepared.shares),
+                examples=tuple(share.private for share in prepared.shares),
+                task=prepared.task,
+                outputs=prepared.outputs,
+            ),
+            bystanders=Prior(
+                candidates=tuple(user.id for user in prepared.bystanders),
+                examples=tuple(user.examples for user in prepared.bystanders),
+                task=prepared.task,
+                outputs=prepared.outputs,
+                attributes=tuple(dict(user.attributes) for user in prepared.bystanders),
+                background=Background(examples=prepared.test, shows={}),
+            ),
+        )
+
+    def save(self, folder: Path) -> None:
+        """Write it below the folder of the truth."""
+        self.held.save(folder / _HELD)
+        self.bystanders.save(folder / _BYSTANDERS)
+
+    @staticmethod
+    def load(folder: Path) -> Evidence | None:
+        """Read it back; None where the run did not keep any."""
+        if not (folder / _BYSTANDERS).is_dir():
+            return None
+        return Evidence(held=Prior.load(folder / _HELD), bystanders=Prior.load(folder / _BYSTANDERS))
