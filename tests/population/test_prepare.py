@@ -165,6 +165,27 @@ def test_too_many_background_users_are_refused() -> None:
         prepare(Given(users=crowd(6)), PopulationPlan(background_users=5), 0)
 
 
+def test_a_background_with_a_good_part_of_somebodys_data_is_refused() -> None:
+    # u0 holds 1000 to 1009.
+    with pytest.raises(DataError, match="holds 3 of the 10 examples of user 'u0'.*must be other people's"):
+        prepare(Given(users=crowd(2), background=examples([1003, 1004, 1005, 77777])), PopulationPlan(), 0)
+
+
+@pytest.mark.parametrize("label", [-1, 2])
+def test_background_labels_outside_the_task_are_refused(label: int) -> None:
+    background = examples([77777, 77778], y=np.array([0, label]))
+    with pytest.raises(DataError, match=r"background labels reach from .* the task knows 0 to 1"):
+        prepare(Given(users=crowd(2), background=background), PopulationPlan(), 0)
+
+
+def test_a_background_without_labels_or_of_another_shape_is_refused() -> None:
+    with pytest.raises(DataError, match="the background examples have no labels"):
+        prepare(Given(users=crowd(2), background=examples([77777], y=None)), PopulationPlan(), 0)
+    wide = Examples(x=np.zeros((2, 3), dtype=np.float32), y=np.zeros(2, dtype=np.int64))
+    with pytest.raises(DataError, match="prepare both in the same way"):
+        prepare(Given(users=crowd(2), background=wide), PopulationPlan(), 0)
+
+
 def test_background_that_a_user_also_holds_is_dropped() -> None:
     prepared = prepare(Given(users=crowd(2), background=examples([1003, 77777, 2005])), PopulationPlan(), 0)
     assert prepared.background is not None

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from fedleak.core import Task, UserId, derive
 from fedleak.errors import DataError
 from fedleak.plan.plan import InjectPlan, PopulationPlan
+from fedleak.population import background as public_data
 from fedleak.population import examine, fingerprint, priors, traits
 from fedleak.population.examine import Examined, Finding
 from fedleak.population.inject import inject as injected
@@ -69,7 +70,8 @@ def prepare(
         )
         findings.append(Finding(kind="injected", count=len(marks), action="keep", text=text))
     if background is not None:
-        background = _without_users_content(background, shares, findings)
+        public_data.check(background, population, shares[0].private)
+        background = public_data.without_users(background, shares, findings)
     wanted = bool(population.traits) or plan.prior == "none"
     public = _public(background, seed) if background is not None and wanted else None
     return Prepared(
@@ -281,18 +283,6 @@ class _Draw:
             f"({self.population.source.rstrip('.')}). "
             f"{reasons or 'No user was left out.'}"
         )
-
-
-def _without_users_content(background: Examples, shares: Sequence[Share], findings: list[Finding]) -> Examples:
-    """Drop what a user also holds: with background data of the users a defence would hide nothing."""
-    users = np.concatenate([fingerprint.of(share.user.examples) for share in shares])
-    copies = fingerprint.shared(fingerprint.of(background), users)
-    if not copies.any():
-        return background
-    count = int(copies.sum())
-    text = f"{count} background example(s) are copies of a user's; left out of the background."
-    findings.append(Finding(kind="background", count=count, action="drop", text=text))
-    return background.take(~copies)
 
 
 def _iid(shares: Sequence[Share], seed: int) -> tuple[Share, ...]:

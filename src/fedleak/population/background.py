@@ -1,0 +1,73 @@
+"""Background data: public, of the same task, and of nobody who takes part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedleak.core import Task
+from fedleak.errors import DataError
+from fedleak.population import fingerprint
+from fedleak.population.examine import Finding
+from fedleak.population.population import Examples, Population, Share
+
+__all__ = ["check", "without_users"]
+
+_STRAY = 0.2  # of a user's examples: what people repost, forward or take twice is less
+
+
+def check(background: Examples, population: Population, own: Examples) -> None:
+    """Refuse a background that cannot be trained on together with the users' data: `own` is some of that."""
+    if background.x.shape[1:] != own.x.shape[1:]:
+        raise DataError(
+            f"background examples have shape {background.x.shape[1:]} and the users' {own.x.shape[1:]}; prepare both "
+            "in the same way"
+        )
+    if (background.y is None) is not (own.y is None):
+        without = "background" if background.y is None else "users'"
+        raise DataError(f"the {without} examples have no labels and the others do; give labels to all or to none")
+    if not len(background):
+        return
+    top = background.x if population.task is Task.NEXT_TOKEN else background.y
+    if population.task in (Task.CLASSIFY, Task.NEXT_TOKEN) and top is not None:
+        low, high = int(top.min()), int(top.max())
+        if low < 0 or high >= population.outputs:
+            what = "tokens" if population.task is Task.NEXT_TOKEN else "labels"
+            raise DataError(
+                f"background {what} reach from {low} to {high}, and the task knows 0 to {population.outputs - 1}; leave "
+                "out examples of other classes, or give them a class of the task"
+            )
+    if (
+        population.task is Task.MULTI_LABEL
+        and background.y is not None
+        and background.y.shape[1:] != (population.outputs,)
+    ):
+        raise DataError(
+            f"background labels have {background.y.shape[1:]} classes and the task {population.outputs}; give each example "
+            "a row of the task's classes"
+        )
+
+
+def without_users(background: Examples, shares: Sequence[Share], findings: list[Finding]) -> Examples:
+    """Drop what a user also holds: behind data of its own a device would hide nothing.
+
+    A stray copy is left out and told. Where a good part of somebody's data is there, the background is not other
+    people's but the users' own, and what is left of it is not to be trusted either: it is refused.
+    """
+    marks = fingerprint.of(background)
+    for share in shares:
+        mine = fingerprint.shared(fingerprint.of(share.user.examples), marks)
+        if mine.mean() > _STRAY:
+            raise DataError(
+                f"the background holds {int(mine.sum())} of the {len(mine)} examples of user '{share.user.id}'; it must "
+                "be other people's. Leave everybody who takes part out of it"
+            )
+    users = np.concatenate([fingerprint.of(share.user.examples) for share in shares])
+    copies = fingerprint.shared(marks, users)
+    if not copies.any():
+        return background
+    count = int(copies.sum())
+    text = f"{count} background example(s) are copies of a user's; left out of the background."
+    findings.append(Finding(kind="background", count=count, action="drop", text=text))
+    return background.take(~copies)
