@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 import time
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 
+from fedleak.core import Sight
 from fedleak.errors import TraceError
 from fedleak.jobs import cores, run_jobs
 from fedleak.output import analyses, claim, spend
@@ -16,8 +20,10 @@ from fedleak.plan.plan import Plan
 from fedleak.plan.read import parse
 from fedleak.plays import attack_run, is_played, played
 from fedleak.report import html, json
-from fedleak.runs import Tick, facts, runs, train_run
-from fedleak.score.assemble import RunResult, assemble, settings_key
+from fedleak.runs import Run, Tick, facts, runs, train_run
+from fedleak.score.assemble import RunResult, assemble, described, settings_key
+from fedleak.score.effects import effect
+from fedleak.score.guarded import Effect
 from fedleak.score.result import Audit, Untested
 from fedleak.trace.lock import locked
 
@@ -110,7 +116,7 @@ def score(plan: Plan, out: Path, progress: Progress, *, partial: bool = False) -
                     result.played[settings_key(*play)].append(played(run, *play))
         progress.tick(1)
     whole = [result for result in results.values() if len(result.facts) == len(plan.seeds)]
-    audited = assemble(plan, whole, spend(out, 0.0))
+    audited = assemble(plan, whole, spend(out, 0.0), effects(every))
     missing = sum(len(claims) < len(plan.seeds) for result in results.values() for claims in result.played.values())
     rest = Untested(what=f"{missing} plays of the plan's attacks", why="not played yet; `fedleak audit` does it")
     audited = msgspec.structs.replace(
@@ -118,6 +124,19 @@ def score(plan: Plan, out: Path, progress: Progress, *, partial: bool = False) -
     )
     json.write(audited, out)
     return audited
+
+
+def effects(every: Sequence[Run]) -> list[Effect]:
+    """What each defence changes, seen in the first seed, wherever both runs are trained."""
+    bare = next((run for run in every if run.variant.label == "plain" and facts(run) is not None), None)
+    found = []
+    for run in every:
+        described_as = described(run.variant.defences)
+        if bare is None or run.seed != bare.seed or run.variant.adaptive or described_as is None or facts(run) is None:
+            continue
+        hides = functools.reduce(operator.or_, (defence.hides for defence in run.variant.defences), Sight.NONE)
+        found.append(effect(bare.folder / "trace", run.folder / "trace", described_as, hides))
+    return found
 
 
 def report(result: Audit, out: Path) -> Path:

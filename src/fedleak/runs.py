@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -18,7 +18,7 @@ import numpy as np
 
 from fedleak.core import Layout
 from fedleak.errors import PlanError, TraceError, did_you_mean
-from fedleak.federation.federation import defended, devices, initial, train
+from fedleak.federation.federation import Device, defended, devices, initial, train
 from fedleak.federation.model import Input, Model, Signature
 from fedleak.federation.price import Clock, local_steps, matched_round
 from fedleak.federation.utility import centralised, chance, evaluate, metric_of, nearest
@@ -27,6 +27,8 @@ from fedleak.plan.plan import Plan
 from fedleak.population.population import Examples
 from fedleak.population.prepare import Prepared, prepare
 from fedleak.score.assemble import Facts
+from fedleak.score.guarded import Promise
+from fedleak.score.promises import promises
 from fedleak.score.result import Finding
 from fedleak.tampered import resumed, tamper
 from fedleak.trace.evidence import Evidence
@@ -174,6 +176,8 @@ def train_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
         trained = defended(model, run.variant.defences)
         people = devices(prepared.shares, run.seed, adaptive=run.variant.adaptive is not None)
         members, tampering, told = tamper(plan, prepared, trained, people, run.seed)
+        # Now, so that an accountant that is not installed is missed before anything is trained.
+        promises(run.variant.defences, plan.federation, len(members), [len(d.data) for d in members], run.seed)
         users = [share.user for share in prepared.shares]
         Truth(
             users=tuple(user.id for user in users),
@@ -261,11 +265,28 @@ def train_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
             else None,
             local_steps=int(local_steps(trace.size, plan.federation).sum()),
             device_seconds=clock.per_update,
+            promises=promised(plan, run, members, trace),
             dropped=sum(1 for _ in trace.dropped()),
             seconds=time.monotonic() - started,
             findings=[Finding(kind=f.kind, count=f.count, action=f.action, text=f.text) for f in prepared.findings],
         )
         write_atomic(run.folder / "run.json", msgspec.json.encode(found))
+
+
+def promised(plan: Plan, run: Run, members: Sequence[Device], trace: Trace) -> list[Promise]:
+    """What the defences of a run that is over promise, by the data that devices really trained on."""
+    sizes = {index: len(device.data) for index, device in enumerate(members)}
+    sizes.update(zip(trace.device.tolist(), trace.size.tolist(), strict=True))
+    taken = int(np.bincount(trace.device, minlength=1).max()) if len(trace.device) else 0
+    return promises(
+        run.variant.defences,
+        plan.federation,
+        len(members),
+        list(sizes.values()),
+        run.seed,
+        taken=max(1, taken),
+        canaries=run.seed == plan.seeds[0],
+    )
 
 
 def fitting_model(plan: Plan, prepared: Prepared) -> Model:

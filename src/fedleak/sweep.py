@@ -24,7 +24,8 @@ from fedleak.plays import attack_run, is_played
 from fedleak.report import json
 from fedleak.runs import Run, Tick, facts, runs, train_run
 from fedleak.score.assemble import described
-from fedleak.score.result import Audit, Failure
+from fedleak.score.guarded import Failure
+from fedleak.score.result import Audit
 from fedleak.trace.lock import locked
 
 __all__ = ["sweep", "over"]

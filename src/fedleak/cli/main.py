@@ -12,14 +12,27 @@ from fedleak.errors import FedleakError
 
 __all__ = ["main", "cli"]
 
-_VERBS = ("demo", "audit", "train", "attack", "score", "report", "analyse", "sweep", "list", "check", "data")
+_VERBS = (
+    "demo",
+    "audit",
+    "train",
+    "attack",
+    "score",
+    "report",
+    "analyse",
+    "sweep",
+    "list",
+    "check",
+    "check-defence",
+    "data",
+)
 
 EXIT_CODES = """\b
 Exit codes:
   0    done
   1    an error, explained in one line
   2    wrong usage
-  3    a leak's lower bound exceeds a limit of the plan
+  3    a leak's lower bound exceeds a limit of the plan, or a defence does nothing or less than it states
   130  interrupted; the same command goes on where it stopped"""
 
 
@@ -34,7 +47,7 @@ class Verbs(click.Group):
         """Import one verb's file."""
         if name not in _VERBS:
             return None
-        command = import_module(f"fedleak.cli.{name}").command
+        command = import_module(f"fedleak.cli.{name.replace('-', '_')}").command
         assert isinstance(command, click.Command)
         return command
 

@@ -18,7 +18,17 @@ from scipy.special import log_ndtr
 from fedleak.errors import PlanError
 from fedleak.plan.plan import FederationPlan
 
-__all__ = ["Unit", "Statement", "Training", "statements", "default_delta", "gaussian", "poisson", "without_replacement"]
+__all__ = [
+    "Unit",
+    "Statement",
+    "Training",
+    "training",
+    "statements",
+    "default_delta",
+    "gaussian",
+    "poisson",
+    "without_replacement",
+]
 
 Unit: TypeAlias = Literal["record", "device"]
 
@@ -75,6 +85,29 @@ class _Stating(Protocol):
     def privacy(self, training: Training) -> Statement: ...
 
 
+def training(
+    defences: Sequence[_Stating],
+    plan: FederationPlan,
+    devices: int,
+    examples: Sequence[int],
+    *,
+    taken: int | None = None,
+) -> Training:
+    """What an accountant needs to know about a run; the arguments are those of `statements`."""
+    allowed = min([plan.rounds, *(defence.most_rounds(plan.rounds) for defence in defences)])
+    return Training(
+        rounds=plan.rounds,
+        most=allowed if taken is None else min(allowed, taken),
+        devices=devices,
+        selected=max(1, int(plan.fraction * devices + 1e-9)),
+        fresh=allowed == plan.rounds,
+        equal=plan.weighting == "equal",
+        epochs=plan.epochs,
+        batch=plan.batch,
+        sizes=tuple(examples),
+    )
+
+
 def statements(
     defences: Sequence[_Stating],
     plan: FederationPlan,
@@ -89,19 +122,8 @@ def statements(
     the busiest device took part, if the run is over: who is selected does not depend on anybody's data, so counting
     it afterwards gives nothing away and states the run as it was. Beforehand it could be all of them.
     """
-    allowed = min([plan.rounds, *(defence.most_rounds(plan.rounds) for defence in defences)])
-    training = Training(
-        rounds=plan.rounds,
-        most=allowed if taken is None else min(allowed, taken),
-        devices=devices,
-        selected=max(1, int(plan.fraction * devices + 1e-9)),
-        fresh=allowed == plan.rounds,
-        equal=plan.weighting == "equal",
-        epochs=plan.epochs,
-        batch=plan.batch,
-        sizes=tuple(examples),
-    )
-    return tuple(defence.privacy(training) for defence in defences)
+    known = training(defences, plan, devices, examples, taken=taken)
+    return tuple(defence.privacy(known) for defence in defences)
 
 
 def default_delta(count: int) -> float:

@@ -18,6 +18,7 @@ from markupsafe import Markup
 
 from fedleak.report import analysis_figures, figures, metrics, reading, telling, tradeoff, words
 from fedleak.report.reading import Run, Scene, scenes
+from fedleak.score.guarded import Effect, Promise
 from fedleak.score.records import PLACES
 from fedleak.score.result import Analysis, Audit, Detail, Figure, PerRecord, PerUser, PerValue, Score
 from fedleak.trace.files import private_folder, write_atomic
@@ -71,6 +72,7 @@ def render(audit: Audit) -> str:
         controls=metrics.control_definitions(audit.scores),
         exceeded=reading.over_limit(audit.scores),
         failures=reading.failed(audit),
+        changes=_changes(audit),
         price_columns=tradeoff.COLUMNS,
         resolved=msgspec.json.format(msgspec.json.encode(audit.resolved), indent=2).decode(),
         style=Markup(environment.get_template("style.css").render()),  # our own file, never an audit's words
@@ -129,6 +131,19 @@ def _scene(scene: Scene, name: str, audit: Audit) -> Mapping[str, Any]:
         "comparison": figures.comparison(f"{name}-compare", scene),
         "attacks": [(attack, _evidence(scene, attack, f"{name}-a{i}")) for i, attack in enumerate(scene.attacks)],
     }
+
+
+def _changes(audit: Audit) -> list[tuple[Effect, str, list[tuple[Promise, str]]]]:
+    """What each defence changes and promises."""
+    given = {words.run_label(one.defence, None): one.promises for one in audit.promises}
+    return [
+        (
+            one,
+            tradeoff.changes(one),
+            [(promise, tradeoff.promise(promise)) for promise in given.get(words.run_label(one.defence, None), [])],
+        )
+        for one in audit.effects
+    ]
 
 
 def _evidence(scene: Scene, attack: str, name: str) -> list[Evidence]:

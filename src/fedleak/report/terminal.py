@@ -23,10 +23,11 @@ from fedleak.report.reading import (
     verdict,
 )
 from fedleak.report.telling import Column, columns, found
-from fedleak.report.words import column, interval, number, printable
-from fedleak.score.result import Analysis, Audit, Score, Tradeoff, Utility
+from fedleak.report.words import column, interval, number, printable, run_label
+from fedleak.score.guarded import Effect, Promised, Tradeoff
+from fedleak.score.result import Analysis, Audit, Score, Utility
 
-__all__ = ["show", "show_analysis"]
+__all__ = ["show", "show_analysis", "show_checks"]
 
 _MOST_ROWS = 12  # of an analysis
 
@@ -49,6 +50,7 @@ def show(audit: Audit, console: Console) -> None:
     for weighed in audit.tradeoffs:
         console.print()
         _prices(weighed, console, alone=len(audit.tradeoffs) == 1)
+    show_checks(audit.effects, audit.promises, console)
     for line in failed(audit):
         console.print(Text(f"Could not be run: {printable(line)}", style="yellow"))
     for analysis in audit.analyses:
@@ -81,6 +83,17 @@ def _story(scene: Scene, console: Console, *, first: bool) -> None:
     _point(console, "Control", words, "" if held else "yellow")
     for run in scene.defended:
         _point(console, "Defence", f"{run.label}: {helped(scene, run)}")
+
+
+def show_checks(effects: Sequence[Effect], promised: Sequence[Promised], console: Console) -> None:
+    """What each defence changes of what leaves the devices, and what it promises."""
+    given = {run_label(one.defence, None): one.promises for one in promised}
+    for one in effects:
+        console.print()
+        console.print(Text(printable(tradeoff.changes(one)), style="bold red" if one.idle else ""))
+        for promise in given.get(run_label(one.defence, None), []):
+            style = "bold red" if promise.contradicted else "dim"
+            console.print(Text(f"  {printable(tradeoff.promise(promise))}", style=style))
 
 
 def _prices(weighed: Tradeoff, console: Console, *, alone: bool) -> None:

@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from fedleak.report.metrics import metric_name
 from fedleak.report.words import number, run_label
-from fedleak.score.result import Figure, Series, Setting, Tradeoff
+from fedleak.score.guarded import Effect, Promise, Setting, Tradeoff
+from fedleak.score.result import Figure, Series
 
-__all__ = ["COLUMNS", "figure", "rows"]
+__all__ = ["COLUMNS", "figure", "rows", "changes", "promise"]
 
-COLUMNS = ("defence", "strongest attack", "score", "up to", "utility kept", "equal steps", "steps", "time", "best")
+COLUMNS = (
+    "defence",
+    "strongest attack",
+    "score",
+    "up to",
+    "utility kept",
+    "equal steps",
+    "steps",
+    "time",
+    "epsilon",
+    "best",
+)
 
 
 def figure(weighed: Tradeoff) -> Figure:
@@ -60,10 +72,39 @@ def rows(weighed: Tradeoff) -> list[tuple[str, ...]]:
             "" if one.matched is None else f"{one.matched:.2f}",
             f"{one.steps:.1f}x",
             "" if one.seconds is None else f"{one.seconds:.1f}x",
+            "" if one.epsilon is None else number(one.epsilon),
             "yes" if one.best else "",
         )
         for one in weighed.settings
     ]
+
+
+def changes(effect: Effect) -> str:
+    """What a defence changes of what leaves the devices, in a sentence."""
+    sizes = f" Norm {effect.norm:.2f} of the raw update's." if effect.norm is not None and effect.same < 1 else ""
+    return f"{run_label(effect.defence, None)}: {effect.text}{sizes}"
+
+
+def promise(given: Promise) -> str:
+    """What a defence promises, and whether it keeps it, in a sentence."""
+    if given.epsilon is None:
+        return f"{given.how[:1].upper()}{given.how[1:]}."
+    hidden = (
+        f" ({number(given.hidden_epsilon)} while it is secret who took part)"
+        if given.hidden_epsilon is not None
+        else ""
+    )
+    said = (
+        f"{given.defence} states epsilon {number(given.epsilon)}{hidden} at delta {given.delta:.1e} for the whole run, "
+        f"{number(given.per_round or 0.0)} for a round with the device, at the level of a {given.unit}: "
+        f"{given.adjacency}; against {given.against}. {given.how}."
+    )
+    if given.shown is None or given.tested is None:
+        return said
+    least = f"canaries show at least {number(given.shown)} in one round"
+    if given.contradicted:
+        return f"{said} CONTRADICTED: {least}, and {number(given.tested)} is stated there."
+    return f"{said} C{least[1:]} and do not contradict the {number(given.tested)} stated there."
 
 
 def _family(setting: Setting) -> str:

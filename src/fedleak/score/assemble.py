@@ -17,6 +17,7 @@ from fedleak.core import Power, Sight
 from fedleak.plan.configure import plain
 from fedleak.plan.plan import Plan
 from fedleak.score.detail import detail
+from fedleak.score.guarded import Effect, Promise, Promised
 from fedleak.score.result import Audit, Detail, Finding, Score, Threat, Untested, Utility
 from fedleak.score.score import Measured, Played, applies, measure, verdict
 from fedleak.score.tradeoff import Price, tradeoffs
@@ -46,6 +47,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     matched: float | None = None  # utility after as many local steps as the undefended run takes, if it takes more
     local_steps: int = 0  # of all devices over all rounds
     device_seconds: float | None = None  # computing time of one update
+    promises: list[Promise] = []  # of each defence
     dropped: int  # updates left out because they were not finite
     seconds: float
     findings: list[Finding]
@@ -62,7 +64,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     played: Mapping[str, list[Played]]  # settings_key of the attack, its game and the adversary -> one per seed
 
 
-def assemble(plan: Plan, runs: Sequence[RunResult], seconds: float) -> Audit:
+def assemble(plan: Plan, runs: Sequence[RunResult], seconds: float, effects: Sequence[Effect] = ()) -> Audit:
     """Score everything that was played; the first run is the undefended one."""
     base = runs[0]
     scores: list[Score] = []
@@ -118,6 +120,12 @@ def assemble(plan: Plan, runs: Sequence[RunResult], seconds: float) -> Audit:
         defences={d.name: d.summary for run in runs for d in run.defences},
         scores=scores,
         details=details,
+        effects=list(effects),
+        promises=[
+            Promised(defence=given, promises=run.facts[0].promises)
+            for run in runs
+            if run.control is None and not run.adaptive and (given := described(run.defences)) is not None
+        ],
         tradeoffs=tradeoffs(scores, [price(run) for run in runs if run.control is None], plan.audit.target),
         untested=untested(plan),
         plan=plan.text,
@@ -212,6 +220,7 @@ def price(run: RunResult) -> Price:
         utility=[facts.utility for facts in run.facts],
         matched=at_matched if any(facts.matched is not None for facts in run.facts) else None,
         steps=[facts.local_steps for facts in run.facts],
+        epsilon=min((p.epsilon for p in run.facts[0].promises if p.epsilon is not None), default=None),
         seconds=[facts.device_seconds for facts in run.facts if facts.device_seconds is not None],
     )
 

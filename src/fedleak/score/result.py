@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from fedleak.score.guarded import Effect, Failure, Promised, Tradeoff
+
 __all__ = [
     "SCHEMA",
     "Utility",
@@ -18,6 +20,8 @@ __all__ = [
     "PerValue",
     "Claims",
     "PerRecord",
+    "Quality",
+    "Grid",
     "Detail",
     "Series",
     "Figure",
@@ -25,9 +29,6 @@ __all__ = [
     "Finding",
     "Threat",
     "Untested",
-    "Setting",
-    "Tradeoff",
-    "Failure",
     "Audit",
 ]
 
@@ -116,6 +117,25 @@ class PerRecord(msgspec.Struct, frozen=True, kw_only=True):
     distances: dict[str, int]  # smallest edit distance among the first 1, 5, ... of the person's own ranking
 
 
+class Quality(msgspec.Struct, frozen=True, kw_only=True):
+    """What reconstructed pictures are like, by one measure, over all victims and seeds."""
+
+    # readable: the share that a judge takes for a picture; classes: that shows a class which the victim has; inception:
+    # the inception score; diversity: distance between pictures of one class, in units of their own length
+    name: str
+    value: float
+    low: float
+    high: float
+    real: float  # the same of the victims' own pictures
+
+
+class Grid(msgspec.Struct, frozen=True, kw_only=True):
+    """Pictures of one victim, for the owner of the report: the first row is real, the others are reconstructed."""
+
+    user: str
+    png: str  # base64
+
+
 class Detail(msgspec.Struct, frozen=True, kw_only=True):
     """What the figures of one attack on one run are drawn from (first seed)."""
 
@@ -134,6 +154,8 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True):
     values: list[PerValue] = []  # of an attribute, commonest first
     claims: Claims | None = None  # where the answer is yes or no
     records: list[PerRecord] = []  # where records are asked for
+    quality: list[Quality] = []  # where pictures are asked for
+    grids: list[Grid] = []  # and some of them; in the report only, results.json has none
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):
@@ -200,47 +222,6 @@ class Untested(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
-class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """What one defence, at one strength, buys against one adversary's question, and what it costs."""
-
-    defence: dict[str, Any] | None  # null: none
-    attack: str  # the strongest: its interval begins highest
-    adaptive: bool  # by somebody who knows of the defence
-    value: float
-    low: float
-    high: float
-    chance: float
-    bound: float | None  # the highest upper end of any attack's interval, in multiples of its chance; None: no chance
-    leaks: bool  # some attack beats chance
-    utility: float
-    kept: float  # utility in units of the undefended one's: 1 costs nothing
-    kept_low: float  # over seeds
-    kept_high: float
-    matched: float | None  # the same after as many local steps as the undefended run; None where they are as many
-    steps: float  # local steps, in units of the undefended run's
-    seconds: float | None  # computing time of one update on its device, in the same units
-    best: bool  # nothing else keeps more utility and leaks less (the Pareto front)
-
-
-class Tradeoff(msgspec.Struct, frozen=True, kw_only=True):
-    """What stopping one adversary would cost."""
-
-    adversary: str
-    game: str
-    metric: str
-    target: float  # times chance, below which the upper bound must lie
-    settings: list[Setting]  # none first, then the defences as the plan lists them
-    advice: str
-
-
-class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """A cell of a sweep that could not be trained or attacked."""
-
-    defence: dict[str, Any] | None
-    seed: int
-    why: str
-
-
 class Audit(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that an audit found."""
 
@@ -257,6 +238,8 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     defences: dict[str, str]  # name -> one sentence on what it does
     scores: list[Score]
     details: list[Detail]
+    effects: list[Effect] = []  # of each defence
+    promises: list[Promised] = []
     tradeoffs: list[Tradeoff] = []  # where defences were tried
     failures: list[Failure] = []
     analyses: list[Analysis] = []

@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 
 from fedleak.core import number
-from fedleak.score.result import Score, Setting, Tradeoff
+from fedleak.score.guarded import Setting, Tradeoff
+from fedleak.score.result import Score
 
 __all__ = ["Price", "tradeoffs"]
 
@@ -29,6 +30,7 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
     matched: list[float] | None  # utility after as many local steps as without a defence
     steps: list[int]
     seconds: list[float]  # of one update; empty where it was not measured
+    epsilon: float | None = None
 
 
 def tradeoffs(scores: Sequence[Score], prices: Sequence[Price], target: float) -> list[Tradeoff]:
@@ -93,6 +95,7 @@ def _setting(defence: dict[str, Any] | None, scores: Sequence[Score], prices: Se
         matched=matched,
         steps=sum(mine.steps) / max(1, sum(base.steps)),
         seconds=statistics.fmean(mine.seconds) / statistics.fmean(base.seconds) if timed else None,
+        epsilon=mine.epsilon,
         best=False,
     )
 
@@ -138,9 +141,13 @@ def advice(settings: Sequence[Setting], target: float) -> str:
 
 def _named(setting: Setting) -> str:
     assert setting.defence is not None
-    rest = ", ".join(f"{key}={value}" for key, value in setting.defence.items() if key not in ("name", "also"))
+    rest = ", ".join(f"{key}={_plain(value)}" for key, value in setting.defence.items() if key not in ("name", "also"))
     also = "".join(f" with {other['name']}" for other in setting.defence.get("also", []))
     return f"{setting.defence['name']}{f' ({rest})' if rest else ''}{also}"
+
+
+def _plain(value: Any) -> str:
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
 def _costs(setting: Setting) -> str:

@@ -1,0 +1,54 @@
+"""Checks of a plan's defences that need one round of training and no attack."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fedleak import pipeline
+from fedleak.errors import PlanError
+from fedleak.pipeline import Progress
+from fedleak.plan.plan import Plan
+from fedleak.plan.read import merged, parse
+from fedleak.runs import facts, runs
+from fedleak.score.assemble import described
+from fedleak.score.guarded import Effect, Promised
+from fedleak.score.promises import promises
+from fedleak.trace.reader import Trace
+
+__all__ = ["check_defences"]
+
+
+def check_defences(
+    plan: Plan, folder: Path, progress: Progress, jobs: int | None = None
+) -> tuple[list[Effect], list[Promised]]:
+    """Train one round of every device with each defence and without, and say what each changes and promises.
+
+    What is promised is about the plan as it is, with all of its rounds.
+    """
+    if not plan.defences:
+        raise PlanError(f"{plan.title}: has no [[defence]] to check")
+    change = {
+        "seeds": [plan.seeds[0]],
+        "federation": {"rounds": 1, "fraction": 1.0, "centralised": False},
+        "audit": {"adaptive": False, "controls": []},
+        "analysis": [],
+    }
+    brief = parse(plan.text, plan.title, merged(plan.change, change))
+    pipeline.train(brief, folder, progress, jobs)
+    every = runs(brief, folder)
+    promised = []
+    for run in every:
+        named = described(run.variant.defences)
+        if named is None or facts(run) is None:
+            continue
+        trace = Trace.open(run.folder / "trace")
+        given = promises(
+            run.variant.defences,
+            plan.federation,
+            len(trace.header.devices),
+            trace.size.tolist(),
+            run.seed,
+            canaries=True,
+        )
+        promised.append(Promised(defence=named, promises=given))
+    return pipeline.effects(every), promised

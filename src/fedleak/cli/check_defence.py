@@ -1,0 +1,38 @@
+"""fedleak check-defence: does a defence do anything, and does it keep what it promises?"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import click
+
+from fedleak.checks import check_defences
+from fedleak.cli.options import bar, console, full_option, jobs_option, opened, plan_argument
+from fedleak.report import terminal
+
+__all__ = ["command"]
+
+
+@click.command("check-defence")
+@plan_argument
+@full_option
+@jobs_option
+def command(plan: str, full: bool, jobs: int | None) -> int:
+    """Look at what every defence of a PLAN changes of one round, and put the epsilon that it states to the test.
+
+    Every device trains once, with each defence and without: is what leaves the device another update, and does it still
+    point where the raw one does? Canaries, data made to stand out, then show how much is given away at least. Every
+    audit and every sweep does the same by itself.
+
+    \b
+    Examples:
+      fedleak check-defence demo
+      fedleak check-defence my-plan.toml && fedleak audit my-plan.toml
+    """
+    chosen, _ = opened(plan, None, full)
+    with tempfile.TemporaryDirectory() as folder, bar() as progress:
+        effects, promised = check_defences(chosen, Path(folder), progress, jobs)
+    terminal.show_checks(effects, promised, console())
+    broken = any(one.idle for one in effects) or any(p.contradicted for run in promised for p in run.promises)
+    return 3 if broken else 0

@@ -1,0 +1,89 @@
+"""The part of a result that is about defences: what each promises, changes, buys and costs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+__all__ = ["Promise", "Promised", "Effect", "Setting", "Tradeoff", "Failure"]
+
+
+class Promise(msgspec.Struct, frozen=True, kw_only=True):
+    """The differential privacy that a defence states for a run, or why it states none."""
+
+    defence: str
+    epsilon: float | None  # of the whole run
+    hidden_epsilon: float | None  # the same while it is secret who took part
+    per_round: float | None  # of a round in which the device takes part
+    delta: float | None
+    unit: str | None  # record or device: what one more or less of cannot be told
+    adjacency: str
+    against: str
+    how: str
+    tested: float | None = None  # the epsilon of a round that canaries were held against
+    shown: float | None = None  # what they show to be given away at least, with 95% confidence
+    contradicted: bool = False
+
+
+class Promised(msgspec.Struct, frozen=True, kw_only=True):
+    """What the defences of one run promise."""
+
+    defence: dict[str, Any]
+    promises: list[Promise]
+
+
+class Effect(msgspec.Struct, frozen=True, kw_only=True):
+    """What a defence changes of what leaves the devices, in the first round of the first seed."""
+
+    defence: dict[str, Any]
+    devices: int  # that are compared
+    same: float  # share of updates that leave as they would without it
+    cosine: float | None = None  # with the raw update, mean over devices
+    cosine_low: float | None = None
+    cosine_high: float | None = None
+    norm: float | None = None  # in units of the raw update's, mean over devices
+    idle: bool  # it changes nothing at all
+    text: str
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """What one defence, at one strength, buys against one adversary's question, and what it costs."""
+
+    defence: dict[str, Any] | None  # null: none
+    attack: str  # the strongest: its interval begins highest
+    adaptive: bool  # by somebody who knows of the defence
+    value: float
+    low: float
+    high: float
+    chance: float
+    bound: float | None  # the highest upper end of any attack's interval, in multiples of its chance; None: no chance
+    leaks: bool  # some attack beats chance
+    utility: float
+    kept: float  # utility in units of the undefended one's: 1 costs nothing
+    kept_low: float  # over seeds
+    kept_high: float
+    matched: float | None  # the same after as many local steps as the undefended run; None where they are as many
+    steps: float  # local steps, in units of the undefended run's
+    seconds: float | None  # computing time of one update on its device, in the same units
+    epsilon: float | None = None  # of the whole run, where a defence states one; the smallest of several
+    best: bool  # nothing else keeps more utility and leaks less (the Pareto front)
+
+
+class Tradeoff(msgspec.Struct, frozen=True, kw_only=True):
+    """What stopping one adversary would cost."""
+
+    adversary: str
+    game: str
+    metric: str
+    target: float  # times chance, below which the upper bound must lie
+    settings: list[Setting]  # none first, then the defences as the plan lists them
+    advice: str
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """A cell of a sweep that could not be trained or attacked."""
+
+    defence: dict[str, Any] | None
+    seed: int
+    why: str

@@ -1,0 +1,50 @@
+"""What the defences of a run promise, and whether canaries contradict it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fedleak.federation.canaries import test
+from fedleak.federation.hooks import Defence
+from fedleak.federation.privacy import statements, training
+from fedleak.plan.plan import FederationPlan
+from fedleak.score.guarded import Promise
+
+__all__ = ["promises"]
+
+
+def promises(
+    defences: Sequence[Defence],
+    plan: FederationPlan,
+    devices: int,
+    examples: Sequence[int],
+    seed: int,
+    *,
+    taken: int | None = None,
+    canaries: bool = False,
+) -> list[Promise]:
+    """The epsilon of each defence, or why there is none; with `canaries` it is put to the test.
+
+    `devices`, `examples` and `taken` are as in `fedleak.federation.privacy.statements`.
+    """
+    found = []
+    for place, stated in enumerate(statements(defences, plan, devices, examples, taken=taken)):
+        known = training(defences, plan, devices, examples, taken=taken)
+        tested = test(defences, place, known, plan, seed) if canaries else None
+        found.append(
+            Promise(
+                defence=stated.defence,
+                epsilon=stated.epsilon,
+                hidden_epsilon=stated.hidden_epsilon,
+                per_round=stated.per_round,
+                delta=stated.delta,
+                unit=stated.unit,
+                adjacency=stated.adjacency,
+                against=stated.against,
+                how=stated.how,
+                tested=tested.claimed if tested else None,
+                shown=tested.shown if tested else None,
+                contradicted=tested is not None and tested.contradicted,
+            )
+        )
+    return found
