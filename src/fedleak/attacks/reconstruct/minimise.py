@@ -20,6 +20,7 @@ _MEMORY = 10
 _ARMIJO = 1e-4
 _TRIALS, _SHORTER = 5, 0.3  # of the line search
 _FIRST, _LEAST = 0.1, 1e-5  # in pixel values: a first step, and one that is not worth making
+_GAIN, _PATIENCE = 1e-4, 4  # so little gained in so many steps in a row: a row is done
 
 
 def lbfgs(objective: Objective, start: torch.Tensor, iterations: int) -> torch.Tensor:
@@ -33,7 +34,7 @@ def lbfgs(objective: Objective, start: torch.Tensor, iterations: int) -> torch.T
     value, gradient = objective(x)
     past = _Past()
     # How far a row goes where it has no past to judge by: anew after a search in vain, ever more carefully.
-    reach = torch.full((len(x),), _FIRST)
+    reach, idle = torch.full((len(x),), _FIRST), torch.zeros(len(x), dtype=torch.int64)
     for _ in range(iterations):
         free = ~(((x <= 0) & (gradient > 0)) | ((x >= 1) & (gradient < 0)))
         direction = -past.product(gradient * free) * free
@@ -57,6 +58,8 @@ def lbfgs(objective: Objective, start: torch.Tensor, iterations: int) -> torch.T
             size *= _SHORTER
         past.add(new_x - x, new_gradient - gradient, forget=waiting)
         reach = torch.where(waiting & lost, reach * _SHORTER**_TRIALS, reach)
+        idle = torch.where(value - new_value < _GAIN * value.abs(), idle + 1, 0)
+        reach = torch.where(idle >= _PATIENCE, _LEAST, reach)
         x, value, gradient = new_x, new_value, new_gradient
         if bool((reach <= _LEAST).all()):
             break

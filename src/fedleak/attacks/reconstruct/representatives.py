@@ -39,7 +39,7 @@ class Inversion:
     per_class: Annotated[int, Meta(ge=1, description="images for each class of a client")] = 1
     local: Annotated[
         Literal["scaled", "unrolled"],
-        Meta(description="several local steps: as one step of a fitting length, or each of them on the images"),
+        Meta(description="several local steps: as one step of their length, or each of them on the images"),
     ] = "scaled"
     unroll: Annotated[int, Meta(ge=1, description="local steps, where they are unrolled")] = 5
     step: Annotated[float, Meta(gt=0, description="step of Adam, in pixel values")] = 0.1
@@ -52,7 +52,9 @@ class Found:
     images: FloatArray  # (clients, places, *shape); 0 at places that a client does not need
     labels: IntArray  # (clients, places); -1 at such places
     weights: FloatArray  # (clients, places): share of the class, among its images; rows add up to 1
-    error: npt.NDArray[np.float64]  # (clients,): |u - u(X)| / |u|; 1 is what a blank update would score
+    error: npt.NDArray[
+        np.float64
+    ]  # (clients,): |u - u(X)| / |u|, both of one length; 1.41 where they have nothing in common
 
     def by_class(self, classes: int) -> FloatArray:
         """The mean image of every class, (clients, classes, *shape); 0 where a client has none."""
@@ -79,8 +81,8 @@ def representatives(
 ) -> Found:
     """Find images for all clients of a round together; `updates` has a row for each.
 
-    How many steps a client made depends on how much data it has, which an anonymous sender does not tell. So the length
-    of the one step that stands for all of them (gamma in eq. 6) is the one that fits best, at every evaluation.
+    How many steps a client made depends on how much data it has, which an anonymous sender does not tell. So gamma of
+    eq. 6, which "balances the magnitude" of the update that the images make, gives it the length of the client's.
 
     Args:
         model: the shared model, of pictures with values in [0, 1].
@@ -177,10 +179,10 @@ class _Problem:
             made = [-found[key] for key in self.wanted]
         dots = _sum((u * m).flatten(1).sum(1) for u, m in zip(self.wanted.values(), made, strict=True))
         squares = _sum(m.square().flatten(1).sum(1) for m in made)
-        # The best length of the whole step; never backwards.
-        scale = (dots / squares.clamp(min=1e-20)).clamp(min=0)
-        rest = self.norms.square() - 2 * scale * dots + scale.square() * squares
-        return (rest.clamp(min=1e-12)).sqrt() / self.norms
+        # With both of one length, |u - u(X)| is a matter of their angle. The length that fits best would be nought
+        # where they point apart, as noise and data often do, and the search would not know where to go.
+        cosine = dots / (self.norms * squares.clamp(min=1e-20).sqrt())
+        return (2 - 2 * cosine).clamp(min=1e-12).sqrt()
 
     def _gradient(self, weights: Tensors, images: torch.Tensor) -> tuple[torch.Tensor, ...]:
         outputs = self.model.forward(weights, images).flatten(0, 1)
