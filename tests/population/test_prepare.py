@@ -167,7 +167,7 @@ def test_too_many_background_users_are_refused() -> None:
 
 def test_a_background_with_a_good_part_of_somebodys_data_is_refused() -> None:
     # u0 holds 1000 to 1009.
-    with pytest.raises(DataError, match="holds 3 of the 10 examples of user 'u0'.*must be other people's"):
+    with pytest.raises(DataError, match=r"holds 3 of the 10 examples of user 'u0'.*must be other people's"):
         prepare(Given(users=crowd(2), background=examples([1003, 1004, 1005, 77777])), PopulationPlan(), 0)
 
 

@@ -35,8 +35,8 @@ def check(background: Examples, population: Population, own: Examples) -> None:
         if low < 0 or high >= population.outputs:
             what = "tokens" if population.task is Task.NEXT_TOKEN else "labels"
             raise DataError(
-                f"background {what} reach from {low} to {high}, and the task knows 0 to {population.outputs - 1}; leave "
-                "out examples of other classes, or give them a class of the task"
+                f"background {what} reach from {low} to {high}, and the task knows 0 to {population.outputs - 1}; "
+                "leave out examples of other classes, or give them a class of the task"
             )
     if (
         population.task is Task.MULTI_LABEL
@@ -44,8 +44,8 @@ def check(background: Examples, population: Population, own: Examples) -> None:
         and background.y.shape[1:] != (population.outputs,)
     ):
         raise DataError(
-            f"background labels have {background.y.shape[1:]} classes and the task {population.outputs}; give each example "
-            "a row of the task's classes"
+            f"background labels have {background.y.shape[1:]} classes and the task {population.outputs}; give each "
+            "example a row of the task's classes"
         )
 
 
@@ -60,8 +60,8 @@ def without_users(background: Examples, shares: Sequence[Share], findings: list[
         mine = fingerprint.shared(fingerprint.of(share.user.examples), marks)
         if mine.mean() > _STRAY:
             raise DataError(
-                f"the background holds {int(mine.sum())} of the {len(mine)} examples of user '{share.user.id}'; it must "
-                "be other people's. Leave everybody who takes part out of it"
+                f"the background holds {int(mine.sum())} of the {len(mine)} examples of user '{share.user.id}'; it "
+                "must be other people's. Leave everybody who takes part out of it"
             )
     users = np.concatenate([fingerprint.of(share.user.examples) for share in shares])
     copies = fingerprint.shared(marks, users)
