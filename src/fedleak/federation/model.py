@@ -12,7 +12,7 @@ import torch
 
 from fedleak.core import Layout, Params, Task
 
-__all__ = ["Signature", "Tensors", "Input", "Touches", "Model", "Stochastic", "Architecture"]
+__all__ = ["Signature", "Tensors", "Input", "Touches", "Model", "Stochastic", "Convolutional", "Architecture"]
 
 Tensors: TypeAlias = Mapping[str, torch.Tensor]
 """`layer.tensor` -> values with a leading client axis: a layer `fc` holds `fc.weight` (clients, out, in)."""
@@ -65,6 +65,15 @@ class Stochastic(Protocol):
         self, weights: Tensors, x: torch.Tensor, rngs: Sequence[np.random.Generator], touches: Touches | None = None
     ) -> torch.Tensor:
         """As `forward`, with one generator for each client, and with what is done at the model's places."""
+        ...
+
+
+@runtime_checkable
+class Convolutional(Protocol):
+    """A model that looks at pictures through convolutions, whose maps can be had before they are flattened."""
+
+    def features(self, weights: Tensors, x: torch.Tensor) -> torch.Tensor:
+        """What the last convolution gives: (clients, batch, channels, height, width)."""
         ...
 
 

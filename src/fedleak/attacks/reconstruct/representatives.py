@@ -28,12 +28,17 @@ __all__ = ["Inversion", "Found", "representatives"]
 
 @dataclass(frozen=True, kw_only=True)
 class Inversion:
-    """How representatives are sought."""
+    """How representatives are sought.
+
+    The paper's L-BFGS needs fewer steps on a fresh model; on a trained one its line search is long, and 50 steps of
+    Adam come nearer to the data in a quarter of the time (docs/results/user-level.md).
+    """
 
     optimizer: Annotated[
-        Literal["lbfgs", "adam"], Meta(description="L-BFGS within the box of pixel values, or Adam cut back to it")
-    ] = "lbfgs"
-    iterations: Annotated[int, Meta(ge=1, description="steps of the optimiser")] = 30
+        Literal["lbfgs", "adam"],
+        Meta(description="L-BFGS within the box of pixel values, as in the paper, or Adam cut back to it"),
+    ] = "adam"
+    iterations: Annotated[int, Meta(ge=1, description="steps of the optimiser")] = 50
     variation: Annotated[float, Meta(ge=0, description="weight of the total variation (lambda)")] = 1.5e-4
     power: Annotated[float, Meta(gt=0.5, le=2, description="exponent of the total variation (beta)")] = 1.25
     per_class: Annotated[int, Meta(ge=1, description="images for each class of a client")] = 1
@@ -42,7 +47,7 @@ class Inversion:
         Meta(description="several local steps: as one step of their length, or each of them on the images"),
     ] = "scaled"
     unroll: Annotated[int, Meta(ge=1, description="local steps, where they are unrolled")] = 5
-    step: Annotated[float, Meta(gt=0, description="step of Adam, in pixel values")] = 0.1
+    step: Annotated[float, Meta(gt=0, description="step of Adam, in pixel values")] = 0.15
 
 
 @dataclass(frozen=True, slots=True)

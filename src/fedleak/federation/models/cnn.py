@@ -62,6 +62,10 @@ class _Cnn:
         return draw(self.layout, [int(np.prod(layer.tensors[0][1][1:])) for layer in self.layout], rng)
 
     def forward(self, weights: Tensors, x: torch.Tensor) -> torch.Tensor:
+        h = torch.relu_(linear(weights, "fc", self.features(weights, x).flatten(2)))
+        return linear(weights, "out", h)
+
+    def features(self, weights: Tensors, x: torch.Tensor) -> torch.Tensor:
         clients, batch = x.shape[:2]
         # Each client's channels lie beside the others' and meet only their own kernels: groups=clients.
         h = x.transpose(0, 1).flatten(1, 2)
@@ -70,6 +74,4 @@ class _Cnn:
             bias = weights[f"{name}.bias"].flatten()
             h = F.conv2d(h, kernels, bias, padding=self.kernel // 2, groups=clients)
             h = F.max_pool2d(h, 2).relu_()  # the same as pooling after, on a quarter of the numbers
-        h = h.view(batch, clients, -1).transpose(0, 1)
-        h = torch.relu_(linear(weights, "fc", h))
-        return linear(weights, "out", h)
+        return h.view(batch, clients, -1, *h.shape[2:]).transpose(0, 1)

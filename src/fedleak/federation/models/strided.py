@@ -87,7 +87,6 @@ class _StridedCnn:
         return linear(weights, "out", self.features(weights, x).flatten(2))
 
     def features(self, weights: Tensors, x: torch.Tensor) -> torch.Tensor:
-        """What the last convolution gives: (clients, batch, channels, height, width)."""
         clients, batch = x.shape[:2]
         h = x.transpose(0, 1).flatten(1, 2)
         for number, stride in enumerate(self.strides, 1):
