@@ -73,7 +73,14 @@ def sweep(plan: Plan, out: Path, progress: Progress, jobs: int | None = None) ->
         )
         for place, why in failed.items():
             run = every[todo[place][0]]
-            failures.append(Failure(defence=described(run.variant.defences), seed=run.seed, why=why))
+            failures.append(
+                Failure(
+                    defence=described(run.variant.defences),
+                    adaptive=run.variant.adaptive is not None,
+                    seed=run.seed,
+                    why=why,
+                )
+            )
         spend(out, time.monotonic() - started)
     if all(facts(run) is None for run in every if run.variant.label == "plain"):
         raise FedleakError(f"the undefended federation failed, so there is nothing to compare with: {failures[0].why}")

@@ -26,7 +26,7 @@ from fedleak.federation.privacy import Statement, Training
 from fedleak.plan.plan import FederationPlan
 from fedleak.population.population import Examples
 
-__all__ = ["Tested", "shown", "test"]
+__all__ = ["Tested", "put_to_the_test", "shown"]
 
 Values = npt.NDArray[np.float64]
 
@@ -73,7 +73,7 @@ class Tested:
         return self.shown > self.claimed
 
 
-def test(
+def put_to_the_test(
     defences: Sequence[Defence], place: int, training: Training, settings: FederationPlan, seed: int
 ) -> Tested | None:
     """Send canaries through the defences, and hold them against what the one at this place states."""

@@ -250,7 +250,8 @@ def compared(utility: Utility) -> str:
 
 def failed(audit: Audit) -> list[str]:
     """One sentence for every cell of a sweep that could not be run."""
-    return [f"{run_label(f.defence, None)}, seed {f.seed}: {f.why}" for f in audit.failures]
+    known = {True: ", known to the attacker", False: ""}
+    return [f"{run_label(f.defence, None)}{known[f.adaptive]}, seed {f.seed}: {f.why}" for f in audit.failures]
 
 
 def over_limit(scores: Iterable[Score]) -> list[str]:

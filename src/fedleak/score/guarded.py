@@ -85,5 +85,6 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     """A cell of a sweep that could not be trained or attacked."""
 
     defence: dict[str, Any] | None
+    adaptive: bool = False
     seed: int
     why: str

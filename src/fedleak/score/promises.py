@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fedleak.federation.canaries import test
+from fedleak.federation.canaries import put_to_the_test
 from fedleak.federation.hooks import Defence
 from fedleak.federation.privacy import statements, training
 from fedleak.plan.plan import FederationPlan
@@ -30,7 +30,7 @@ def promises(
     found = []
     for place, stated in enumerate(statements(defences, plan, devices, examples, taken=taken)):
         known = training(defences, plan, devices, examples, taken=taken)
-        tested = test(defences, place, known, plan, seed) if canaries else None
+        put = put_to_the_test(defences, place, known, plan, seed) if canaries else None
         found.append(
             Promise(
                 defence=stated.defence,
@@ -42,9 +42,9 @@ def promises(
                 adjacency=stated.adjacency,
                 against=stated.against,
                 how=stated.how,
-                tested=tested.claimed if tested else None,
-                shown=tested.shown if tested else None,
-                contradicted=tested is not None and tested.contradicted,
+                tested=put.claimed if put else None,
+                shown=put.shown if put else None,
+                contradicted=put is not None and put.contradicted,
             )
         )
     return found

@@ -1,0 +1,43 @@
+"""Lists of strengths in [[defence]]."""
+
+from __future__ import annotations
+
+import pytest
+
+from command_line import TINY
+from fedleak.errors import PlanError
+from fedleak.plan.configure import plain
+from fedleak.plan.read import parse
+
+
+def test_a_list_of_strengths_stands_for_one_defence_each() -> None:
+    plan = parse(TINY + '[[defence]]\nname = "noise"\nsigma = [1.0, 2.0]\nrelative = [true, false]\n')
+    assert [(d.sigma, d.relative) for (d,) in plan.defences] == [(1, True), (1, False), (2, True), (2, False)]
+
+
+def test_lists_of_defences_that_act_together_are_combined() -> None:
+    text = '[[defence]]\nname = "noise"\nsigma = [1.0, 2.0]\nalso = [{name = "rand-aug", alpha = [1.0, 3.0]}]\n'
+    plan = parse(TINY + text)
+    assert [(a.sigma, b.alpha) for a, b in plan.defences] == [(1, 1), (1, 3), (2, 1), (2, 3)]
+    assert plan.resolved["defence"] == [[plain(d) for d in chosen] for chosen in plan.defences]
+
+
+def test_what_is_deployed_is_found_among_the_alternatives() -> None:
+    text = '[[defence]]\nname = "noise"\nsigma = [1.0, 2.0]\n[[defence]]\nname = "rand-aug"\ndeployed = true\n'
+    assert parse(TINY + text).deployed == 2
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ("sigma = []", "[[defence]] 1 sigma: an empty list gives nothing to try"),
+        ("sigma = [1.0, 2.0]\ndeployed = true", "only one can be deployed, and this one stands for 2"),
+        ("sigma = [1.0, 1.0]", "entry 2 repeats entry 1"),
+        ("sigma = [1.0, -2.0]", "[[defence]] 1, value 2 sigma"),
+        ('sigma = 1.0\nalso = ["clip"]', "[[defence]] 1 also 1: expected a table with a name"),
+    ],
+)
+def test_a_bad_list_is_explained_with_its_place(table: str, message: str) -> None:
+    with pytest.raises(PlanError, match=r"\[\[defence\]\]") as error:
+        parse(TINY + f'[[defence]]\nname = "noise"\n{table}\n')
+    assert message in str(error.value)
