@@ -60,40 +60,33 @@ class DpSgd(Defence):
     def privacy(self, training: Training) -> Statement:
         """At the level of records, for the device that is protected least.
 
-        A device with few examples shows each of them often, one with many takes more steps; the first weighs more, up
-        to the rounding of steps, so the candidates for the worst are few.
+        Of devices that take as many steps, that is the one with fewest examples: it shows each of them most often.
         """
         delta = default_delta(sum(training.sizes)) if self.delta is None else self.delta
-        worst = {min(training.sizes), max(training.sizes, key=lambda n: self._exposure(n, training))}
+        fewest: dict[int, int] = {}
+        for size in sorted(training.sizes, reverse=True):
+            fewest[steps_of(size, training.batch, training.epochs)] = size
 
-        def bound(rounds: int) -> float:
+        def bound(rounds: int) -> tuple[float, int]:
             return max(
-                poisson(
-                    min(1.0, training.batch / n),
-                    self.noise,
-                    rounds * steps_of(n, training.batch, training.epochs),
-                    delta,
-                )
-                for n in worst
+                (poisson(min(1.0, training.batch / size), self.noise, rounds * steps, delta), size)
+                for steps, size in fewest.items()
             )
 
+        epsilon, size = bound(training.most)
         return Statement(
             defence=self.name,
-            epsilon=bound(training.most),
-            per_round=bound(1),
+            epsilon=epsilon,
+            per_round=bound(1)[0],
             delta=delta,
             unit="record",
             adjacency="one record more or less among the data of one device",
             against="whoever sees what a device sends, the server included",
             how=f"Gaussian mechanism on sums of clipped gradients, noise multiplier {self.noise:g}; examples drawn "
             f"with probability {training.batch} / their number, independently in every step; {training.epochs} "
-            f"pass(es) a round, in at most {training.most} rounds with a device; the device protected least has one of "
-            f"{', '.join(map(str, sorted(worst)))} examples",
+            f"pass(es) a round, in at most {training.most} rounds with a device; the device protected least has {size} "
+            "examples",
         )
-
-    def _exposure(self, size: int, training: Training) -> float:
-        steps = steps_of(size, training.batch, training.epochs)
-        return min(1.0, training.batch / size) * float(np.sqrt(steps))
 
     def clashes(self, before: Sequence[Any], after: Sequence[Any]) -> str | None:
         """Another weight on examples could lift what was clipped."""

@@ -15,13 +15,12 @@ def check_together(defences: Sequence[Any], where: str, model: Any = None) -> No
 
     A defence says itself with whom it cannot be combined; only that it stands there twice is the same for all.
     """
+    names = [defence.name for defence in defences]
+    for place, name in enumerate(names):
+        if name in names[:place]:
+            raise PlanError(f"{where}: defence '{name}' is there twice; one of it, with other settings, will do")
     for place, defence in enumerate(defences):
-        before, after = defences[:place], defences[place + 1 :]
-        if any(other.name == defence.name for other in before):
-            raise PlanError(
-                f"{where}: defence '{defence.name}' is there twice; one of it, with other settings, will do"
-            )
-        reason = defence.clashes(before, after)
+        reason = defence.clashes(defences[:place], defences[place + 1 :])
         if reason:
             raise PlanError(f"{where}: defence '{defence.name}' cannot be combined like this: {reason}")
         lacking = [spot for spot in defence.places if spot not in getattr(model, "places", ())]

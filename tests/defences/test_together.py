@@ -1,0 +1,75 @@
+"""Which defences can be combined, and on which models they act."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fedleak import registry
+from fedleak.defences.bkg_repl import BackgroundReplacement
+from fedleak.defences.clip import Clip
+from fedleak.defences.dp_fedavg import DpFedAvg
+from fedleak.defences.dp_sgd import DpSgd
+from fedleak.defences.embedding_noise import EmbeddingNoise
+from fedleak.defences.lstm_dropout import LstmDropout
+from fedleak.defences.mm_aug import ModeAugmentation
+from fedleak.defences.noise import Noise
+from fedleak.defences.quantise import Quantise
+from fedleak.defences.rand_aug import RandomAugmentation
+from fedleak.defences.secure_aggregation import SecureAggregation
+from fedleak.defences.shuffle import Shuffle
+from fedleak.errors import PlanError
+from fedleak.federation.models.char_lm import CharLm
+from fedleak.federation.models.cnn import Cnn
+from fedleak.federation.models.transformer import Transformer
+from fedleak.plan.together import check_together
+
+SERVER = DpFedAvg(noise=1.0, where="server")
+
+
+@pytest.mark.parametrize(
+    "defences",
+    [
+        (RandomAugmentation(), ModeAugmentation(), BackgroundReplacement()),
+        (Quantise(), SERVER, SecureAggregation()),
+        (DpFedAvg(noise=1.0), Quantise(), Shuffle()),
+        (DpSgd(noise=1.0), EmbeddingNoise(sigma=0.1), Clip(), Noise(sigma=1.0)),
+    ],
+)
+def test_what_goes_together_is_let_through(defences: tuple[Any, ...]) -> None:
+    check_together(defences, "plan [[defence]] 1")
+
+
+@pytest.mark.parametrize(
+    ("defences", "why"),
+    [
+        ((SERVER, Noise(sigma=1.0)), "'noise' changes updates after they were clipped"),
+        ((SERVER, Quantise()), "'quantise' changes updates after they were clipped"),
+        ((SecureAggregation(), Shuffle()), "who masked with whom"),
+        ((Shuffle(), SecureAggregation()), "who masked with whom"),
+        ((Noise(sigma=1.0), Noise(sigma=2.0)), "'noise' is there twice"),
+        ((DpSgd(noise=1.0), DpSgd(noise=2.0)), "'dp-sgd' is there twice"),
+    ],
+)
+def test_what_undoes_each_other_is_refused_with_the_reason(defences: tuple[Any, ...], why: str) -> None:
+    with pytest.raises(PlanError, match=rf"plan \[\[defence\]\] 1: .*{why}"):
+        check_together(defences, "plan [[defence]] 1")
+
+
+@pytest.mark.parametrize(
+    ("defence", "model"),
+    [(EmbeddingNoise(sigma=0.1), Cnn()), (LstmDropout(), Cnn()), (LstmDropout(), Transformer())],
+)
+def test_a_defence_at_a_place_that_the_model_lacks_is_refused(defence: Any, model: Any) -> None:
+    place = defence.places[0]
+    with pytest.raises(PlanError, match=f"what leaves the {place} layer, and model '{model.name}' has none"):
+        check_together([defence], "plan", model)
+    check_together([defence], "plan", CharLm())
+
+
+@pytest.mark.parametrize("name", registry.names("model"))
+def test_an_architecture_has_the_places_of_the_models_it_builds(name: str) -> None:
+    architecture = registry.load("model", name)
+    texts = {"word-lm", "rating", "char-lm", "transformer"}
+    assert bool(getattr(architecture, "places", ())) is (name in texts)
