@@ -13,7 +13,7 @@ __all__ = ["touched"]
 
 
 def touched(loss: Loss, place: str, act: Callable[[torch.Tensor], torch.Tensor]) -> Loss:
-    """A loss for which something is done at a place of the model, before whatever else is done there."""
+    """A loss for which something is done at a place of the model, before what later defences do there."""
 
     def changed(touches: Touches) -> torch.Tensor:
         after = touches.get(place)
