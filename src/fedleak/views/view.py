@@ -12,8 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fedleak.core import FloatArray, IntArray, Layout, Params, Power, Sight, Task, words
+from fedleak.defences.shuffle import Shuffle
 from fedleak.errors import NotVisible, TraceError
 from fedleak.federation.hooks import Defence
+from fedleak.trace.header import Header
 from fedleak.trace.reader import Trace
 from fedleak.views.adversaries import Adversary, everyone, plain
 
@@ -29,6 +31,10 @@ _OPENS: Mapping[Sight, frozenset[str]] = {
     Sight.AGGREGATE: frozenset({"aggregates"}),
     Sight.SIZES: frozenset({"size"}),
 }
+
+# What a defence of the run keeps from everybody, whatever their sights. Known here by name: what a trace names is never
+# loaded.
+_HIDES: Mapping[Any, Sight] = {Shuffle.name: Shuffle.hides}
 
 
 class View:
@@ -65,7 +71,10 @@ class View:
         self.memory = memory
         self.workers = workers
         self._shadow, self._rows = shadow, rows
-        only = frozenset[str]().union(*(_OPENS[sight] for sight in adversary.sights))
+        self._sights = adversary.sights
+        for defence in Header.load(trace_folder).defences:
+            self._sights &= ~_HIDES.get(defence.get("name"), Sight.NONE)
+        only = frozenset[str]().union(*(_OPENS[sight] for sight in self._sights))
         if shadow is not None:
             only -= {"shadow"}
         self._trace = Trace.open(trace_folder, only)
@@ -188,7 +197,7 @@ class View:
                 f"adversary '{self.adversary.name}' would see {plain(Sight.UPDATES)}, "
                 "but this run's channel lets only sums through, so nobody does"
             )
-        return Updates(self._trace, self.adversary.sights, self._shadow, self._rows)
+        return Updates(self._trace, self._sights, self._shadow, self._rows)
 
     def _checked(self, round_number: int, *, first: int) -> int:
         if not first <= round_number <= self.rounds:
