@@ -47,10 +47,10 @@ def test_the_attack_keeps_the_contract(tmp_path: Path) -> None:
     check_attack(import_module("my_attack").Signs(), tmp_path)
 
 
-def test_the_defence_sends_the_largest_values_only() -> None:
-    sparsify = import_module("my_defence").Sparsify(keep=0.5)
-    update = {"out": np.asarray([3.0, -0.1, -4.0, 0.2], dtype=np.float32)}
-    assert sparsify.on_update(update, derive(0))["out"].tolist() == [3.0, 0.0, -4.0, 0.0]
+def test_the_defence_sends_signs_only() -> None:
+    defence = import_module("my_defence").SignOnly(step=0.5)
+    update = {"out": np.asarray([3.0, -0.1, 0.0, 0.2], dtype=np.float32)}
+    assert defence.on_update(update, derive(0))["out"].tolist() == [0.5, -0.5, 0.0, 0.5]
 
 
 def test_the_data_set_makes_the_same_people_from_the_same_seed() -> None:
@@ -66,9 +66,9 @@ PLUGIN_PLAN = """
 dataset = {name = "walkers"}
 model = {name = "mlp", hidden = [8]}
 federation = {rounds = 20, fraction = 0.25, lr = 0.1}
-audit = {controls = []}
+audit = {controls = [], adaptive = false}
 attack = [{name = "reid-signs"}]
-defence = [{name = "sparsify", keep = 0.2}]
+defence = [{name = "sign-only"}]
 """
 
 
@@ -92,7 +92,7 @@ def test_plugins_are_found_by_the_entry_points_that_contributing_shows(tmp_path:
     assert {score.attack for score in scores} == {"reid-signs"}
     assert [score.defence["name"] if score.defence else None for score in scores if score.metric == "ap"] == [
         None,
-        "sparsify",
+        "sign-only",
     ]
     undefended = next(score for score in scores if score.metric == "ap" and score.defence is None)
     assert undefended.low > undefended.chance  # people of the example do have a gait of their own

@@ -15,12 +15,12 @@ __all__ = ["main", "cli"]
 _VERBS = (
     "demo",
     "audit",
+    "sweep",
     "train",
     "attack",
     "score",
     "report",
     "analyse",
-    "sweep",
     "list",
     "check",
     "check-defence",
@@ -32,7 +32,7 @@ Exit codes:
   0    done
   1    an error, explained in one line
   2    wrong usage
-  3    a leak's lower bound exceeds a limit of the plan, or a defence does nothing or less than it states
+  3    a leak's lower bound exceeds a limit of the plan (check-defence: a defence does nothing, or less than it states)
   130  interrupted; the same command goes on where it stopped"""
 
 
