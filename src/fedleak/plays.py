@@ -84,6 +84,7 @@ def beside_the_truth(run: Run, claims: Claims, game: Any, given: Asked) -> Playe
         who=given.answers.who,
         people=given.answers.people,
         choices=given.questions.choices,
+        gallery=given.answers.gallery,
         evidence=given.answers.evidence,
         judged=given.answers.judged,
     )

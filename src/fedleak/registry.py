@@ -42,6 +42,13 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "eavesdrop": "fedleak.attacks.records.eavesdrop:Eavesdrop",
         "eavesdrop-strong": "fedleak.attacks.records.strong:EavesdropStrong",
         "watermark": "fedleak.attacks.records.watermark:Watermark",
+        "representatives": "fedleak.attacks.reconstruct.alone:Representatives",
+        "model-inversion": "fedleak.attacks.reconstruct.inversion:ModelInversion",
+        "mgan-prior": "fedleak.attacks.reconstruct.prior:MganPrior",
+        "link-rep": "fedleak.attacks.link.learnt:LinkRepresentatives",
+        "link-update": "fedleak.attacks.link.learnt:LinkUpdates",
+        "link-cosine": "fedleak.attacks.link.plain:LinkCosine",
+        "link-rep-cosine": "fedleak.attacks.link.plain:LinkRepresentativesCosine",
     },
     "game": {
         "identify": "fedleak.games.identify:Identify",
@@ -50,6 +57,7 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "match": "fedleak.games.match:Match",
         "cross-modal": "fedleak.games.cross_modal:CrossModal",
         "extract": "fedleak.games.extract:Extract",
+        "link": "fedleak.games.link:Link",
         "reconstruct": "fedleak.games.reconstruct:Reconstruct",
     },
     "defence": {
@@ -120,6 +128,7 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "labelled-updates": "fedleak.analyses.labelled:LabelledUpdates",
         "seen-users": "fedleak.analyses.seen:SeenUsers",
         "attribute-record": "fedleak.analyses.attribute_record:AttributeRecord",
+        "disaggregate": "fedleak.analyses.disaggregate:Disaggregate",
     },
 }
 

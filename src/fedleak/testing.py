@@ -9,7 +9,8 @@ Two kinds of trace are made for it. In a *null trace* every device's updates res
 device has nothing in common with its owner's prior data, so nothing can be found. In a *planted-leak trace* both carry
 the owner's signature, class mix and style, which the prior's pictures show, so an attack that finds nothing is broken.
 For attacks that train the shared model any further, the same is done with a real federation of made-up people; for
-attacks on records, with one of people who hold secrets (`fedleak.testing_records`).
+attacks on records, with one of people who hold secrets (`fedleak.testing_records`), and for attacks that link
+updates, with one of clients with few classes each (`fedleak.testing_link`).
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from fedleak.plan.configure import plain
 from fedleak.plan.plan import FederationPlan
 from fedleak.population.population import Examples, Share, User
 from fedleak.score.score import Measured, Played, measure
+from fedleak.testing_link import write_clients
 from fedleak.testing_records import write_secrets
 from fedleak.trace.header import Header
 from fedleak.trace.prior import Background, Prior
@@ -76,6 +78,8 @@ def check_attack(attack: Attack, folder: Path) -> None:
     if attack.game == "extract":
         write = partial(write_secrets, inject=Power.INJECT in attack.powers)
         metric = "top1" if attributes else "extracted"
+    if attack.game == "link":
+        write, metric = write_clients, "gap1"
     planted = [write(folder / f"planted-{seed}", seed, leak=True) for seed in range(2)]
     before = digest(planted[0])
     first, again = play(attack, adversary, planted[0], 0), play(attack, adversary, planted[0], 0)
@@ -130,7 +134,17 @@ def play(attack: Attack, adversary: Adversary, run: Path, seed: int, *, shuffled
     claims = game.check(np.asarray(claims), questions, attack.name)
     # People of different seeds are different people, whatever they are called.
     options, people = (tuple(f"{seed}/{name}" for name in names) for names in (questions.options, answers.people))
-    return Played(seed, claims, answers.right, options, attack.game, answers.who, people, questions.choices)
+    return Played(
+        seed,
+        claims,
+        answers.right,
+        options,
+        attack.game,
+        answers.who,
+        people,
+        questions.choices,
+        gallery=answers.gallery,
+    )
 
 
 def measured(played: list[Played], metric: str) -> Measured:

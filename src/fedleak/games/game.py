@@ -53,6 +53,9 @@ class Answers:
     right: IntArray
     who: IntArray  # (questions,), or (questions, 2) for pairs: index into `people`, whom intervals resample
     people: tuple[str, ...]
+    # (questions, 2), where one is to be found among many: how many rounds apart these are, and a number for each such
+    # search, over all questions that belong to it
+    gallery: IntArray | None = None
     evidence: Evidence | None = None  # people's data, where pictures are marked against it
     judged: tuple[str, ...] = ()  # a property that pictures are judged by, and its value for each of the people
 

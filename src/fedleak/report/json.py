@@ -17,7 +17,10 @@ __all__ = ["NAME", "encode", "write", "read"]
 
 NAME = "results.json"
 
-_METRICS = ("ap", "top1", "top5", "top10", "top20", "top50", "extracted", "attributed", "auc", "p5", "p10", "unseen")
+_METRICS = (
+    *("ap", "top1", "top5", "top10", "top20", "top50", "extracted", "attributed", "auc", "p5", "p10", "unseen"),
+    *("gap1", "gap2", "gap5", "gap10", "gap20", "matched"),
+)
 
 
 class _Version(msgspec.Struct):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from fedleak.games.link import GAPS
 from fedleak.score.records import PLACES
 from fedleak.score.result import Score
 
@@ -48,11 +49,27 @@ _METRICS = {
         "Of the secrets that the attacker names at all, the share that it names higher for the device they belong to "
         "than for any other.",
     ),
+    "matched": (
+        "matching accuracy",
+        "matched",
+        "How often the attacker says rightly whether two updates of different rounds come from one device, with a "
+        "threshold that it fixed beforehand; pairs of one device and of two weigh the same. Guessing gives one half.",
+    ),
     "unseen": (
         "average precision of finding strangers",
         "unseen",
         "How well updates of people whom the attacker knows nothing about are told from all others.",
     ),
+}
+_METRICS |= {
+    f"gap{gap}": (
+        f"found again {'in the next round' if gap == 1 else f'{gap} rounds later'}",
+        f"gap {gap}",
+        "The share of updates for which the attacker's first guess among all updates of "
+        + ("the next round" if gap == 1 else f"the round {gap} later")
+        + " is the one that the same device sent.",
+    )
+    for gap in GAPS
 }
 # The same metric under the name that fits the game.
 _IN_GAME = {

@@ -46,6 +46,8 @@ _SHOWN = (
     "extracted",
     "attributed",
     "distance1",
+    "gap20",
+    "matched",
 )  # beside the headline metric; the others are in results.json
 _NARROW = {"extracted": "named", "attributed": "whose", "distance1": "edits"}
 _NOT_SHOWN = " No attack was shown to beat guessing."
@@ -96,6 +98,13 @@ def _extracted(first: Score, _: bool) -> str:
     )
 
 
+def _found_again(again: Score, _: bool) -> str:
+    return (
+        f"Out of all updates of the next round, the one that the same device sent is picked in {percent(again.value)} "
+        f"of cases; guessing would manage {percent(again.chance)}"
+    )
+
+
 # Game -> the metric that is easiest to grasp, and the sentence that says it.
 _TOLD: Mapping[str, tuple[str, Callable[[Score, bool], str] | None]] = {
     "identify": ("top1", _named),
@@ -104,6 +113,7 @@ _TOLD: Mapping[str, tuple[str, Callable[[Score, bool], str] | None]] = {
     "profile": ("p10", _fitted),
     "attribute": ("top1", _grouped),
     "extract": ("top1", _extracted),
+    "link": ("gap1", _found_again),
 }
 
 

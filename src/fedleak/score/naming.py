@@ -16,19 +16,19 @@ from fedleak.score.tally import Tally
 from fedleak.score.tally import average_precision as average_precision_tally
 from fedleak.score.tally import top as top_tally
 
-__all__ = ["average_precision", "top", "unseen", "open_world", "people"]
+__all__ = ["average_precision", "top", "unseen", "open_world", "people", "by_tally"]
 
 
 def average_precision(played: Sequence[Played], *, level: float, permutations: int) -> Measured:
     """Mean over the people to choose from of how surely their updates are found among all."""
-    return _by_user(
+    return by_tally(
         played, "ap", lambda one: average_precision_tally(one.claims, one.right, people(one)), level, permutations
     )
 
 
 def top(k: int, played: Sequence[Played], *, level: float, permutations: int) -> Measured:
     """Share of the updates of people to choose from whose sender is among the k highest claims."""
-    return _by_user(
+    return by_tally(
         played, f"top{k}", lambda one: top_tally(one.claims, one.right, k, people(one)), level, permutations
     )
 
@@ -52,7 +52,7 @@ def people(one: Played) -> int:
     return len(one.options) - open_world(one)
 
 
-def _by_user(
+def by_tally(
     played: Sequence[Played], name: str, tally: Callable[[Played], Tally], level: float, permutations: int
 ) -> Measured:
     """Pool the seeds by user: a person who took part in several runs is still one person to resample."""

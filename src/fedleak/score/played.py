@@ -28,6 +28,7 @@ class Played:
     who: IntArray | None = None  # whom each question is about: index into `people`; (questions, 2) for pairs
     people: tuple[str, ...] = ()
     choices: int = 0  # how many answers there are to a question whose options are not listed
+    gallery: IntArray | None = None  # (questions, 2): gap and number of the search that a question belongs to
     evidence: Evidence | None = None  # people's data, where pictures are marked against it
     judged: tuple[str, ...] = ()  # a property that pictures are judged by, and its value for each of the people
 

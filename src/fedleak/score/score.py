@@ -8,7 +8,8 @@ from typing import Protocol
 
 from fedleak.core import number
 from fedleak.errors import AttackError, did_you_mean
-from fedleak.score import naming, records, traits, yes_no
+from fedleak.games.link import GAPS
+from fedleak.score import linking, naming, pictures, records, traits, yes_no
 from fedleak.score.played import Measured, Played
 
 __all__ = ["Played", "Measured", "measure", "applies", "verdict"]
@@ -31,6 +32,11 @@ _METRICS: Mapping[str, Mapping[str, Metric]] = {
         "unseen": naming.unseen,
     },
     "match": _PAIRS,
+    "link": {
+        **{f"gap{gap}": partial(linking.found_again, gap) for gap in GAPS},
+        "matched": linking.matched,
+        "auc": yes_no.auc,
+    },
     "cross-modal": _PAIRS,
     "profile": {
         "ap": yes_no.average_precision,
@@ -44,6 +50,7 @@ _METRICS: Mapping[str, Mapping[str, Metric]] = {
         "extracted": records.extracted,
         "attributed": records.attributed,
     },
+    "reconstruct": {"nearest": pictures.nearest, "specific": pictures.specific, "property": pictures.of_property},
 }
 
 
@@ -61,10 +68,15 @@ def measure(played: Sequence[Played], metric: str, *, level: float, permutations
 def applies(played: Sequence[Played], metric: str) -> bool:
     """Whether a metric of the game has a meaning as it was played.
 
-    `unseen` has none in a closed world, and where no secret was found there is none to attribute.
+    `unseen` has none in a closed world, where no secret was found there is none to attribute, and a short run has no
+    rounds that lie far apart.
     """
+    if played[0].game == "link":
+        return linking.asked(played, metric)
     if metric == "attributed":
         return records.any_found(played)
+    if metric == "property":
+        return pictures.has_property(played)
     return metric != "unseen" or all(naming.open_world(one) for one in played)
 
 

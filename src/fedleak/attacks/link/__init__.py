@@ -1,0 +1,1 @@
+"""Which anonymous updates come from one device."""

@@ -1,0 +1,92 @@
+"""A federation on the adversary's own machine, whose senders it knows (Song et al., 2020, section VI-B3).
+
+The auxiliary set is dealt to shadow clients who train the same initial model in the same way. Nothing of the real
+clients is needed for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from fedleak.attacks.shadow import rebuilt, settings
+from fedleak.core import IntArray, Params, UserId
+from fedleak.errors import AttackError
+from fedleak.federation.federation import Device, train
+from fedleak.federation.model import Model
+from fedleak.population.population import Examples
+from fedleak.trace.prior import Prior
+from fedleak.views.view import View
+
+__all__ = ["model_of", "auxiliary_set", "deal", "shadow_rounds"]
+
+
+def model_of(view: View) -> Model:
+    """The model as every participant can build it."""
+    model = rebuilt(view)
+    if model is None:
+        raise AttackError(
+            "this trace does not say how the model is built (or it is one of the user's own, or a defence changed it), "
+            "so nobody can train it anew or look for data behind its updates; choose a model of Fedleak's"
+        )
+    return model
+
+
+def auxiliary_set(prior: Prior, outputs: int) -> Examples:
+    """What the server has of nobody's, with every class in it."""
+    background = prior.background
+    if background is None or not len(background.examples) or background.examples.y is None:
+        raise AttackError(
+            "the adversary has no auxiliary data to train shadow clients on: choose a data set that brings background "
+            "data (mnist-clients, faces, mnist-writers), or set background_users in [population]"
+        )
+    lacking = sorted(set(range(outputs)) - set(background.examples.y.tolist()))
+    if lacking:
+        raise AttackError(
+            f"the auxiliary set has no example of {len(lacking)} of {outputs} classes (first: {lacking[0]}), so shadow "
+            "clients would never show what an update with it looks like; use more auxiliary data"
+        )
+    return background.examples
+
+
+def deal(examples: Examples, clients: int, classes: int, rng: np.random.Generator) -> list[Examples]:
+    """Divide examples among clients with so many classes each, everything used once.
+
+    Every class goes to about as many clients as any other, drawn by lot.
+    """
+    labels = np.asarray(examples.y)
+    known = np.unique(labels)
+    classes = min(classes, len(known))
+    owners: dict[int, list[int]] = {int(label): [] for label in known}
+    for client in range(clients):
+        rarest = sorted(owners, key=lambda label: len(owners[label]) + rng.random())
+        for label in rarest[:classes]:
+            owners[label].append(client)
+    rows: list[list[IntArray]] = [[] for _ in range(clients)]
+    for label, mine in owners.items():
+        pile = rng.permutation(np.flatnonzero(labels == label))
+        for client, part in zip(mine, np.array_split(pile, max(1, len(mine))), strict=False):
+            rows[client].append(part)
+    dealt = [examples.take(np.sort(np.concatenate(parts))) for parts in rows]
+    if min(map(len, dealt)) < 2:
+        raise AttackError(
+            f"the auxiliary set of {len(examples)} examples is too small for {clients} shadow clients with {classes} "
+            "classes each; lower shadows ([[attack]] in the plan), or give the server more data"
+        )
+    return dealt
+
+
+def shadow_rounds(
+    view: View, model: Model, clients: list[Examples], rounds: IntArray, seed: int
+) -> Iterator[tuple[Params, Params]]:
+    """Train the shadow clients from the initial model; of the rounds asked for, the model before and the updates."""
+    members = [Device(f"shadow-{i}", UserId(f"shadow-{i}"), -1, data) for i, data in enumerate(clients)]
+    plan = replace(settings(view), rounds=int(rounds.max()), fraction=1.0, on_nan="skip")
+    before = view.snapshot(0)
+    for done in train(model, members, plan, (), None, seed, weights=before):
+        if done.number in rounds and len(done.participants) == len(members):
+            order = np.argsort(done.participants)
+            yield before, {name: values[order] for name, values in done.updates.items()}
+        before = done.weights

@@ -1,0 +1,96 @@
+"""The two attacks of Song et al. (2020): link by representatives, and, for comparison, by updates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+import torch
+from msgspec import Meta
+from torch.nn import functional
+
+from fedleak.attacks.link.linker import Embed, Linker, Shadows, standardised
+from fedleak.attacks.link.seen import OfRepresentatives
+from fedleak.attacks.link.siamese import Joint, fit_joint
+from fedleak.attacks.network import dense
+from fedleak.core import FloatArray, Params
+from fedleak.errors import AttackError
+from fedleak.federation.engines.embedded import tensors
+from fedleak.federation.model import Convolutional, Model
+from fedleak.views.view import View
+
+__all__ = ["LinkRepresentatives", "LinkUpdates"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkRepresentatives(Joint, OfRepresentatives):
+    """Look at the representatives of an update through the shared model's own convolutions, trained on.
+
+    The embedding begins as the shared model of the last round, which knows this kind of picture already, and an average
+    pool makes it small. A client's descriptor has a part for each class; where it has no data of a class it is empty.
+    """
+
+    name: ClassVar[str] = "link-rep"
+    summary: ClassVar[str] = (
+        "a network compares the pictures that would have caused each update, after practising on made-up clients"
+    )
+
+    pool: Annotated[int, Meta(ge=1, description="side of the maps that the average pool leaves")] = 3
+
+    def learn(self, view: View, model: Model, known: Shadows, rng: np.random.Generator) -> Embed:
+        """Go on training the last shared model's convolutions."""
+        if not isinstance(model, Convolutional):
+            raise AttackError(
+                f"{self.name} looks at pictures through the shared model's convolutions, and "
+                f"'{view.settings['model']}' has none; choose model 'cnn' or 'strided-cnn', or attack 'link-rep-cosine'"
+            )
+        last = model.layout[-1].name
+        weights = {
+            key: values.clone().requires_grad_()
+            for key, values in tensors(model, view.snapshot(view.rounds)).items()
+            if key.startswith("conv") and not key.startswith(f"{last}.")
+        }
+
+        def look(images: torch.Tensor) -> torch.Tensor:
+            rows, classes = images.shape[:2]
+            there = (images.flatten(2) != 0).any(2).flatten()
+            # Most clients have few classes: only what is there is looked at.
+            maps = model.features(weights, images.flatten(0, 1)[there].unsqueeze(0))[0]
+            pooled = functional.adaptive_avg_pool2d(maps, self.pool).flatten(1)
+            whole = torch.zeros(rows * classes, pooled.shape[1])
+            return whole.index_put((there.nonzero()[:, 0],), pooled).view(rows, -1)
+
+        return fit_joint(look, list(weights.values()), known, standardised, self, rng)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkUpdates(Joint, Linker):
+    """The paper's baseline: the update of the fully connected layer, average pooled, and a network of the same kind."""
+
+    name: ClassVar[str] = "link-update"
+    summary: ClassVar[str] = "a network compares the last layer of the updates, after practising on made-up clients"
+
+    width: Annotated[int, Meta(ge=1, description="numbers that the average pool leaves for each class")] = 64
+    hidden: Annotated[int, Meta(ge=1, description="units of the embedding")] = 128
+
+    def describe(
+        self, view: View, model: Model, before: Params, updates: Params, rng: np.random.Generator
+    ) -> FloatArray:
+        """The weights of the last layer, pooled along the inputs."""
+        last = model.layout[-1]
+        shape = dict(last.tensors).get("weight", ())
+        if len(shape) != 2:
+            raise AttackError(f"{self.name} needs a fully connected last layer; '{last.name}' is none")
+        rows = np.asarray(updates[last.name][:, last.span("weight")], dtype=np.float32).reshape(-1, *shape)
+        pooled = functional.adaptive_avg_pool1d(torch.from_numpy(rows), min(self.width, shape[1]))
+        return pooled.flatten(1).numpy()
+
+    def learn(self, view: View, model: Model, known: Shadows, rng: np.random.Generator) -> Embed:
+        """Train one layer from scratch: there is no model of updates to begin with."""
+        weights = dense(known.rows.shape[1], self.hidden, rng)
+
+        def look(rows: torch.Tensor) -> torch.Tensor:
+            return functional.elu(functional.linear(rows, *weights))
+
+        return fit_joint(look, weights, known, standardised, self, rng)

@@ -1,0 +1,204 @@
+"""What all linking attacks have in common: describe updates, compare descriptions, and say how alike is alike enough.
+
+The threshold comes from shadow clients alone, never from the updates that are asked about. Two readings of "a fixed
+group of clients" can be added to any attack: a vote among the last rounds of each identity (Song et al., 2020,
+Algorithm 2), and a one-to-one assignment between two rounds (Kuhn, 1955), because nobody sends two updates in one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Meta
+from scipy.optimize import linear_sum_assignment
+
+from fedleak.attacks.features import unit
+from fedleak.attacks.link.federation import auxiliary_set, deal, model_of, shadow_rounds
+from fedleak.attacks.reconstruct.labels import present
+from fedleak.core import FloatArray, IntArray, Params, Power, Sight, Task
+from fedleak.errors import AttackError
+from fedleak.federation.model import Model
+from fedleak.games.game import Questions
+from fedleak.trace.prior import Prior
+from fedleak.views.view import View
+
+__all__ = ["Linker", "Embed", "Shadows", "standardised"]
+
+Embed: TypeAlias = Callable[[FloatArray], FloatArray]
+"""Descriptions, one row each, -> vectors of length one whose cosine says how alike two are."""
+
+_AHEAD = 2.5  # added to the claim of an assigned pair: more than two cosines can differ by
+
+
+@dataclass(frozen=True, slots=True)
+class Shadows:
+    """What the adversary's own clients sent: described, with who sent it and in which round."""
+
+    rows: FloatArray
+    who: IntArray
+    round: IntArray
+
+    def of(self, clients: npt.NDArray[np.bool_]) -> Shadows:
+        """Only what some clients sent."""
+        kept = clients[self.who]
+        return Shadows(self.rows[kept], np.unique(self.who[kept], return_inverse=True)[1], self.round[kept])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Linker:
+    """Settings of every linking attack, and the way from updates to claims."""
+
+    game: ClassVar[str] = "link"
+    needs: ClassVar[Sight] = Sight.SNAPSHOTS | Sight.UPDATES
+    powers: ClassVar[Power] = Power.NONE
+    tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY,)
+
+    shadows: Annotated[
+        int, Meta(ge=4, description="clients of the adversary's own, half to learn from, half to set the threshold by")
+    ] = 20
+    shadow_rounds: Annotated[
+        int, Meta(ge=2, description="rounds of theirs that are looked at, evenly over the run")
+    ] = 12
+    vote: Annotated[
+        int,
+        Meta(ge=1, description="compare with so many rounds of each identity, linked before; the paper votes with 3"),
+    ] = 1
+    assign: Annotated[
+        bool, Meta(description="between two rounds every device has at most one update: assign them one to one")
+    ] = False
+
+    def describe(
+        self, view: View, model: Model, before: Params, updates: Params, rng: np.random.Generator
+    ) -> FloatArray:
+        """What is looked at of the updates of one round, a row each."""
+        raise NotImplementedError
+
+    def learn(self, view: View, model: Model, known: Shadows, rng: np.random.Generator) -> Embed:
+        """Learn to tell senders apart; by default nothing is learnt."""
+        return lambda rows: unit(standardised(rows).reshape(len(rows), -1))
+
+    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
+        """Score every pair by how much more alike its updates are than the threshold asks for."""
+        if questions.updates.ndim != 2:
+            raise AttackError("a linking attack is asked about pairs of updates; play it in the game 'link'")
+        model = model_of(view)
+        seed = int(rng.integers(2**31))
+        number = view.updates.round
+        history = self._history(number, questions)
+        rounds = sorted(history)
+        real = {at: self._real(view, model, at, seed) for at in rounds}
+        known = self._shadows(view, model, prior, real[rounds[0]][0], rng, seed)
+        learners = np.zeros(self.shadows, dtype=np.bool_)
+        learners[: self.shadows // 2] = True
+        embed = self.learn(view, model, known.of(learners), rng)
+        vectors = {at: embed(rows) for at, (_, rows) in real.items()}
+        threshold = threshold_of(known.of(~learners), embed)
+        table = np.full(len(number), -1, dtype=np.int64)
+        for at in rounds:
+            here = np.flatnonzero(number == at)
+            table[here] = np.arange(len(here))
+        claims = np.empty(len(questions), dtype=np.float32)
+        earlier, later = number[questions.updates[:, 0]], number[questions.updates[:, 1]]
+        for first, second in np.unique(np.stack([earlier, later], axis=1), axis=0).tolist():
+            asked = (earlier == first) & (later == second)
+            alike = self._compared(vectors, history, first, second) - threshold
+            if self.assign:
+                mine, theirs = linear_sum_assignment(-alike)
+                # An assigned pair comes first in its search; whether it is alike enough is another question.
+                alike[mine, theirs] += np.where(alike[mine, theirs] > 0, _AHEAD, 0)
+                others = np.ones_like(alike, dtype=np.bool_)
+                others[mine, theirs] = False
+                alike[others] -= _AHEAD
+            a, b = table[questions.updates[asked]].T
+            claims[asked] = alike[a, b]
+        return claims[:, None]
+
+    def _history(self, number: IntArray, questions: Questions) -> dict[int, tuple[int, ...]]:
+        """Rounds to be described, each with the earlier ones that vote for the identities of its updates."""
+        every = np.unique(number)
+        found: dict[int, tuple[int, ...]] = {}
+        for at in np.unique(number[questions.updates]).tolist():
+            before = every[every < at][::-1][: self.vote - 1].tolist()
+            found[at] = tuple(before)
+            for other in before:
+                found.setdefault(other, ())
+        return found
+
+    def _compared(
+        self, vectors: dict[int, FloatArray], history: dict[int, tuple[int, ...]], first: int, second: int
+    ) -> npt.NDArray[np.float32]:
+        """How alike the updates of two rounds are; with votes, how alike those of an identity are on average.
+
+        A vote counts who is nearest; the mean of the cosines orders those with as many votes.
+        """
+        alike = vectors[first] @ vectors[second].T
+        if self.vote == 1 or not history[first]:
+            return alike
+        rounds = [alike]
+        for other in history[first]:
+            # An identity's earlier update is the one most like its update of this round, one to one.
+            mine, theirs = linear_sum_assignment(-(vectors[first] @ vectors[other].T))
+            linked = alike.copy()  # whoever was not there before votes once more as now
+            linked[mine] = vectors[other][theirs] @ vectors[second].T
+            rounds.append(linked)
+        stack = np.stack(rounds)
+        votes = np.zeros_like(alike)
+        for one in stack:
+            # Each later update gives its vote to the identity it is nearest to (Algorithm 2).
+            votes[one.argmax(axis=0), np.arange(one.shape[1])] += 1
+        majority = votes == votes.max(axis=0, keepdims=True)
+        mean = stack.mean(axis=0)
+        return np.asarray(np.where(majority & (votes > 0), mean + 1e-3 * votes, mean), dtype=np.float32)
+
+    def _real(self, view: View, model: Model, at: int, seed: int) -> tuple[Params, FloatArray]:
+        rows = np.flatnonzero(view.updates.round == at)
+        updates = {layer.name: np.asarray(view.updates.layer(layer.name)[rows]) for layer in model.layout}
+        return updates, self.describe(view, model, view.snapshot(at - 1), updates, np.random.default_rng(seed))
+
+    def _shadows(
+        self, view: View, model: Model, prior: Prior, updates: Params, rng: np.random.Generator, seed: int
+    ) -> Shadows:
+        """Imitate the federation with clients that have as many classes as the real ones seem to have."""
+        auxiliary = auxiliary_set(prior, int(view.settings["outputs"]))
+        classes = int(np.median(present(model.layout, updates).counts()))
+        clients = deal(auxiliary, self.shadows, classes, rng)
+        wanted = np.unique(np.linspace(1, view.rounds, min(self.shadow_rounds, view.rounds)).round().astype(np.int64))
+        rows = [
+            self.describe(view, model, before, sent, np.random.default_rng(seed))
+            for before, sent in shadow_rounds(view, model, clients, wanted, seed)
+        ]
+        if len(rows) < 2:
+            raise AttackError(
+                "the adversary's own federation went to infinity, so there is nothing to learn from; lower lr"
+            )
+        who = np.tile(np.arange(self.shadows), len(rows))
+        return Shadows(np.concatenate(rows), who, np.repeat(np.arange(len(rows)), self.shadows))
+
+
+def threshold_of(known: Shadows, embed: Embed) -> float:
+    """The cosine that divides pairs of one shadow client from pairs of two best, both kinds weighing the same."""
+    vectors = embed(known.rows)
+    first, second = np.triu_indices(len(vectors), 1)
+    apart = known.round[first] != known.round[second]
+    first, second = first[apart], second[apart]
+    alike = np.einsum("pd,pd->p", vectors[first], vectors[second])
+    same = known.who[first] == known.who[second]
+    order = np.argsort(-alike, kind="stable")
+    right = np.cumsum(same[order]) / max(1, same.sum()) - np.cumsum(~same[order]) / max(1, (~same).sum())
+    best = int(right.argmax())
+    after = min(best + 1, len(order) - 1)
+    return float((alike[order[best]] + alike[order[after]]) / 2)
+
+
+def standardised(rows: FloatArray) -> FloatArray:
+    """Give every picture, or every update, mean 0 and spread 1 by itself; empty places stay empty.
+
+    How bright a representative is, or how long an update, says more about the round than about the client.
+    """
+    axes = tuple(range(2 if rows.ndim > 2 else 1, rows.ndim))
+    middle, spread = rows.mean(axis=axes, keepdims=True), rows.std(axis=axes, keepdims=True)
+    return np.asarray(np.where(spread > 0, (rows - middle) / np.where(spread > 0, spread, 1), 0), dtype=np.float32)

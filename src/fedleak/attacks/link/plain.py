@@ -1,0 +1,45 @@
+"""Linking without learning: how alike two updates, or the representatives behind them, are as they come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+from msgspec import Meta
+
+from fedleak.attacks.link.linker import Linker
+from fedleak.attacks.link.seen import OfRepresentatives
+from fedleak.core import FloatArray, Params
+from fedleak.errors import AttackError, did_you_mean
+from fedleak.federation.model import Model
+from fedleak.views.view import View
+
+__all__ = ["LinkCosine", "LinkRepresentativesCosine"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkCosine(Linker):
+    """Compare one layer of two updates as it is: the baseline that learns nothing but where to draw the line."""
+
+    name: ClassVar[str] = "link-cosine"
+    summary: ClassVar[str] = "two updates are one device's if they point the same way; nothing is learnt"
+
+    layer: Annotated[str, Meta(description="which layer of the update to look at; `last` is the output layer")] = "last"
+
+    def describe(
+        self, view: View, model: Model, before: Params, updates: Params, rng: np.random.Generator
+    ) -> FloatArray:
+        """The layer as it is."""
+        names = [part.name for part in model.layout]
+        if self.layer != "last" and self.layer not in names:
+            raise AttackError(f"the model has no layer '{self.layer}'{did_you_mean(self.layer, names)}")
+        return np.asarray(updates[names[-1] if self.layer == "last" else self.layer], dtype=np.float32)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkRepresentativesCosine(OfRepresentatives):
+    """Compare representatives pixel by pixel, class by class: what they show without a network that looks at them."""
+
+    name: ClassVar[str] = "link-rep-cosine"
+    summary: ClassVar[str] = "two updates are one device's if the pictures behind them are alike; nothing is learnt"

@@ -1,0 +1,132 @@
+"""The `link` game: which of these anonymous updates come from the same device?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from fedleak.core import derive
+from fedleak.errors import AttackError
+from fedleak.score.interval import by_resample
+from fedleak.score.naming import by_tally
+from fedleak.score.played import Measured, Played, measured, pooled
+from fedleak.score.tally import Tally, derangement, top
+
+__all__ = ["found_again", "matched", "asked"]
+
+Table = npt.NDArray[np.float64]
+
+
+def asked(played: Sequence[Played], metric: str) -> bool:
+    """Whether updates so many rounds apart were asked about in every seed."""
+    if not metric.startswith("gap"):
+        return True
+    return all(one.gallery is not None and bool(_there(one, int(metric[3:])).any()) for one in played)
+
+
+def found_again(gap: int, played: Sequence[Played], *, level: float, permutations: int) -> Measured:
+    """Share of the updates whose device has the highest claim among all updates so many rounds later.
+
+    Chance is one in as many as there are to choose from. Updates of devices that did not come back are not counted:
+    there is nothing to find.
+    """
+    searches = [_search(one, gap) for one in played]
+    return by_tally(
+        [one for one, _ in searches],
+        f"gap{gap}",
+        lambda one: next(tally for search, tally in searches if search is one),
+        level,
+        permutations,
+    )
+
+
+def _there(one: Played, gap: int) -> npt.NDArray[np.bool_]:
+    """Which questions are of searches over this gap that have something to find."""
+    assert one.gallery is not None
+    number = one.gallery[:, 1]
+    return np.asarray((one.gallery[:, 0] == gap) & np.isin(number, number[one.right == 1]))
+
+
+def _search(one: Played, gap: int) -> tuple[Played, Tally]:
+    """Searches as questions with a claim for every person; who has no update in the later round is out of it."""
+    rows = np.flatnonzero(_there(one, gap))
+    if not len(rows):
+        raise AttackError(
+            f"game 'link', seed {one.seed}: nothing was asked about rounds {gap} apart; train more rounds"
+        )
+    assert one.gallery is not None
+    _, search = np.unique(one.gallery[rows, 1], return_inverse=True)
+    claims = np.full((int(search.max()) + 1, len(one.people)), -np.inf, dtype=np.float32)
+    claims[search, one.about[rows, 1]] = one.claims[rows, 0]
+    right = np.empty(len(claims), dtype=np.int64)
+    right[search] = one.about[rows, 0]
+    found = top(claims, right, 1)
+    sizes = np.bincount(search)
+    as_people = replace(one, claims=claims, right=right, options=one.people, who=right, gallery=None)
+    return as_people, replace(found, blind=float(np.mean(1 / sizes)))
+
+
+def matched(played: Sequence[Played], *, level: float, permutations: int) -> Measured:
+    """How often a claim is on the right side of 0, pairs of one device and of two weighing the same.
+
+    Every attack fixes its own threshold beforehand, on data of nobody's; so guessing is right half of the time.
+    """
+    people, who = pooled(played)
+    tables = [_counts(one, persons, people) for one, persons in zip(played, who, strict=True)]
+
+    def statistic(weights: Table) -> Table:
+        # Two different people both have to be drawn for their pair to be there, one person only once.
+        rows = []
+        for said, every in tables:
+            right = _share((weights * said.diagonal()).sum(1), (weights * every.diagonal()).sum(1))
+            wrong = _share(_between(weights, said), _between(weights, every))
+            rows.append((right + 1 - wrong) / 2)
+        return np.asarray(np.mean(rows, axis=0))
+
+    seeds = list(zip(played, tables, strict=True))
+    rng = derive(played[0].seed, "interval", "matched")
+    interval = by_resample(statistic, np.zeros(people, dtype=np.int64), people * people, level, rng)
+    return measured(
+        played,
+        float(statistic(np.ones((1, people)))[0]),
+        interval,
+        blind=0.5,
+        nulls=[_null(*table, derive(one.seed, "null", "matched"), permutations) for one, table in seeds],
+        users=people,
+        options=1,
+        exact=True,
+    )
+
+
+def _counts(one: Played, persons: npt.NDArray[np.int64], people: int) -> tuple[Table, Table]:
+    """By person of the earlier and of the later update: how many pairs are said to be of one device, and how many."""
+    said, every = np.zeros((people, people)), np.zeros((people, people))
+    np.add.at(said, (persons[:, 0], persons[:, 1]), one.claims[:, 0] > 0)
+    np.add.at(every, (persons[:, 0], persons[:, 1]), 1)
+    return said, every
+
+
+def _between(weights: Table, table: Table) -> Table:
+    """The weighed sum over pairs of different people."""
+    apart = table - np.diag(table.diagonal())
+    return np.asarray(np.einsum("ru,ru->r", weights @ apart, weights))
+
+
+def _share(part: Table, whole: Table) -> Table:
+    return np.asarray(np.divide(part, whole, out=np.full(len(part), np.nan), where=whole > 0))
+
+
+def _null(said: Table, every: Table, rng: np.random.Generator, permutations: int) -> Table:
+    """The same with every later update given to somebody else."""
+    present = np.flatnonzero(every.diagonal())
+    said, every = (table[np.ix_(present, present)] for table in (said, every))
+    values = np.empty(permutations)
+    for i in range(permutations):
+        order = derangement(len(present), rng) if len(present) > 1 else np.arange(len(present))
+        mine, all_mine = said[np.arange(len(order)), order].sum(), every[np.arange(len(order)), order].sum()
+        rest, all_rest = said.sum() - mine, every.sum() - all_mine
+        values[i] = (mine / max(all_mine, 1) + 1 - rest / max(all_rest, 1)) / 2
+    return values

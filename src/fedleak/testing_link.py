@@ -1,0 +1,89 @@
+"""The trace that linking attacks are held to: a small federation of clients with few digits each.
+
+Without a leak, every round's updates are handed to the devices by lot: no update has anything to do with the one that
+the same device sent before.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from fedleak.core import Params, Task, derive
+from fedleak.federation.federation import Device, Round, devices, initial, train
+from fedleak.federation.model import Signature
+from fedleak.federation.models.strided import StridedCnn
+from fedleak.plan.configure import plain
+from fedleak.plan.plan import FederationPlan, PopulationPlan
+from fedleak.population.datasets.mnist_clients import MnistClients
+from fedleak.population.prepare import Prepared, prepare
+from fedleak.trace.header import Header
+from fedleak.trace.prior import Background, Prior
+from fedleak.trace.truth import Truth
+from fedleak.trace.writer import TraceWriter
+
+__all__ = ["write_clients"]
+
+DATA = MnistClients(source="digits", clients=6, examples=30, auxiliary=400)
+ARCHITECTURE = StridedCnn(channels=(4, 8), strides=(2, 1), activation="elu")
+PLAN = FederationPlan(rounds=3, fraction=1.0, batch=10, lr=0.05)
+SIGNATURE = Signature(Task.CLASSIFY, (1, 8, 8), 10)
+
+
+def write_clients(folder: Path, seed: int, *, leak: bool) -> Path:
+    """Record the federation of a seed, its updates in the hands of their senders or in anybody's."""
+    prepared, members, start, rounds = _trained(seed)
+    Truth(
+        users=tuple(share.user.id for share in prepared.shares),
+        device_user={device.id: device.user for device in members},
+        attributes={share.user.id: share.user.attributes for share in prepared.shares},
+    ).save(folder / "truth")
+    assert prepared.public is not None
+    Prior(
+        candidates=(),
+        examples=(),
+        task=prepared.task,
+        outputs=prepared.outputs,
+        background=Background(examples=prepared.public, shows={}),
+    ).save(folder / "prior")
+    header = Header(
+        fingerprint=f"contract clients-{seed}-{leak}",
+        rounds=PLAN.rounds,
+        task=Task.CLASSIFY,
+        model="strided-cnn",
+        layout=ARCHITECTURE.build(SIGNATURE).layout,
+        devices=tuple(device.id for device in members),
+        shadow=tuple(device.shadow for device in members),
+        settings={
+            **plain(PLAN),
+            "architecture": plain(ARCHITECTURE),
+            "input_shape": list(SIGNATURE.input_shape),
+            "outputs": SIGNATURE.outputs,
+        },
+    )
+    writer = TraceWriter.open(folder / "trace", header)
+    writer.start(start)
+    for done in rounds:
+        order = derive(seed, "contract clients", done.number).permutation(len(members))
+        writer.append(
+            done
+            if leak
+            else Round(
+                number=done.number,
+                participants=done.participants[order],
+                sizes=done.sizes,
+                updates=done.updates,
+                aggregate=done.aggregate,
+                weights=done.weights,
+            )
+        )
+    return folder
+
+
+@cache
+def _trained(seed: int) -> tuple[Prepared, tuple[Device, ...], Params, list[Round]]:
+    """Train once for all attacks that are held to it, with and without a leak."""
+    prepared = prepare(DATA, PopulationPlan(prior="none"), seed)
+    members = devices(prepared.shares, seed)
+    model = ARCHITECTURE.build(SIGNATURE)
+    return prepared, members, initial(model, seed), list(train(model, members, PLAN, (), None, seed))
