@@ -95,8 +95,8 @@ class Disaggregate:
                 "A server that sees only the sum of each round, and who took part in it, solves these sums for the "
                 "mean update of each device by ridge regression. Its estimates, less what all devices have in common, "
                 f"are compared with the true means by cosine, after all rounds: {told}. 1 would be the mean update "
-                "itself; where the likeness to the device is no greater than to others, sums give nothing back. A server that "
-                "runs devices of its own can take their updates off the sums first. "
+                "itself; where the likeness to the device is no greater than to others, sums give nothing "
+                "back. A server that runs devices of its own can take their updates off the sums first. "
                 f"Layer '{layer}'. {closing(plan, permuted=False)}"
             ),
             columns=[
