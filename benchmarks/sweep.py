@@ -70,7 +70,7 @@ def main() -> None:
         (folder / "grid.toml").write_text(base + "".join(f"[[defence]]\n{cell}\n" for cell in CELLS))
         together = fedleak("sweep", str(folder / "grid.toml"), "--out", str(folder / "grid"))
         print(f"one sweep of {len(CELLS)} cells      {together:7.1f} s")
-        apart, each = 0.0, {}
+        apart, each = 0.0, dict[str, float]()
         for place, cell in enumerate(CELLS):
             (folder / f"{place}.toml").write_text(f"{base}[[defence]]\n{cell}\n")
             apart += fedleak("audit", str(folder / f"{place}.toml"), "--out", str(folder / str(place)))

@@ -11,6 +11,7 @@ import pytest
 from fedleak.attacks.imitate import Imitation
 from fedleak.attacks.profile.gradient import ProfileGradient, alike
 from fedleak.core import derive
+from fedleak.defences.clip import Clip
 from fedleak.errors import AttackError
 from fedleak.games.game import Questions
 from fedleak.games.profile import Profile
@@ -54,6 +55,15 @@ def test_equal_data_gives_equal_updates(run: Path) -> None:
     data = Prior.load(run / "prior").examples[0]
     found = Imitation(View(run / "trace", ANONYMOUS_SERVER), [data, data], 0).updates(3)
     assert all(np.array_equal(values[0], values[1]) for values in found.values())
+
+
+def test_who_knows_of_a_defence_imitates_it(run: Path) -> None:
+    data = Prior.load(run / "prior").examples
+    bare = Imitation(View(run / "trace", ANONYMOUS_SERVER), data, 0).updates(3)
+    raw = np.linalg.norm(np.concatenate(list(bare.values()), 1), axis=1)
+    known = View(run / "trace", ANONYMOUS_SERVER, defences=(Clip(bound=float(np.median(raw))),))
+    sent = np.linalg.norm(np.concatenate(list(Imitation(known, data, 0).updates(3).values()), 1), axis=1)
+    np.testing.assert_allclose(sent, np.minimum(raw, np.median(raw)), rtol=1e-4)
 
 
 def test_updates_that_can_be_linked_count_together(run: Path) -> None:

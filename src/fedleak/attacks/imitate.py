@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedleak.attacks.shadow import rebuilt, settings
+from fedleak.attacks.shadow import rebuilt, sent, settings
 from fedleak.core import Params, derive
 from fedleak.errors import AttackError
 from fedleak.federation.engines.batches import Pool
@@ -29,7 +29,7 @@ class Imitation:
             )
         self.view, self.seed, self.count = view, seed, len(devices)
         pool = Pool.of(devices, [f"imitated {i}" for i in range(len(devices))])
-        self.engine = Embedded(model, view.task, settings(view), pool)
+        self.engine = Embedded(model, view.task, settings(view), pool, view.defences, 1, [True] * len(devices))
 
     def updates(self, round_number: int) -> Params:
         """What each of them would send in a round: layer -> (devices, size).
@@ -37,11 +37,10 @@ class Imitation:
         Devices see their examples in an order of the round, not of the device, so that two with the same examples
         send the same.
         """
+
+        def rngs(stage: str, _: int) -> np.random.Generator:
+            return derive(self.seed, stage, round_number)
+
         with one_thread():
-            rows = self.engine.updates(
-                self.view.snapshot(round_number - 1),
-                range(self.count),
-                lambda stage, _: derive(self.seed, stage, round_number),
-            )
-        # What diverges on the adversary's machine says nothing, and must not spoil the rest.
-        return {name: np.nan_to_num(values.numpy(), posinf=0.0, neginf=0.0) for name, values in rows.items()}
+            rows = self.engine.updates(self.view.snapshot(round_number - 1), range(self.count), rngs)
+        return sent(self.view, rows, rngs)

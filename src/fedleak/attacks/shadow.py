@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
+import torch
 
 from fedleak import registry
 from fedleak.core import FloatArray, IntArray, derive
@@ -24,7 +25,7 @@ from fedleak.population.population import Examples
 from fedleak.trace.prior import Prior
 from fedleak.views.view import View
 
-__all__ = ["Retrained", "rebuilt", "settings", "retrain", "halves", "WHOLE"]
+__all__ = ["Retrained", "rebuilt", "settings", "retrain", "sent", "halves", "WHOLE"]
 
 WHOLE = -1
 
@@ -92,17 +93,35 @@ def retrain(
 def _updates(
     view: View, model: Model, plan: FederationPlan, data: Sequence[Examples], number: int, seed: int
 ) -> dict[str, FloatArray]:
-    engine = Embedded(model, view.task, plan, Pool.of(data, [str(i) for i in range(len(data))]), (), view.workers)
+    pool = Pool.of(data, [str(i) for i in range(len(data))])
+    engine = Embedded(model, view.task, plan, pool, view.defences, view.workers, [True] * len(data))
+
+    def rngs(stage: str, i: int) -> np.random.Generator:
+        return derive(seed, "retrain", stage, number, i)
+
     try:
         with one_thread():
-            made = engine.updates(
-                view.snapshot(number - 1),
-                range(len(data)),
-                lambda stage, i: derive(seed, "retrain", stage, number, i),
-            )
+            made = engine.updates(view.snapshot(number - 1), range(len(data)), rngs)
     finally:
         engine.close()
-    return {name: np.nan_to_num(values.numpy()) for name, values in made.items()}
+    return sent(view, made, rngs)
+
+
+def sent(
+    view: View, rows: Mapping[str, torch.Tensor], rngs: Callable[[str, int], np.random.Generator]
+) -> dict[str, FloatArray]:
+    """What devices would send of these updates under the defences that the adversary knows of.
+
+    What diverges on the adversary's machine says nothing, and must not spoil the rest.
+    """
+    made = {name: np.nan_to_num(values.numpy(), posinf=0.0, neginf=0.0) for name, values in rows.items()}
+    for place, defence in enumerate(view.defences):
+        if defence.overrides("on_update"):
+            for i in range(len(next(iter(made.values())))):
+                changed = defence.on_update({n: values[i] for n, values in made.items()}, rngs(f"on_update/{place}", i))
+                for name, values in made.items():
+                    values[i] = changed[name]
+    return made
 
 
 def settings(view: View) -> FederationPlan:
