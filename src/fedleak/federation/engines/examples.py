@@ -18,7 +18,7 @@ from fedleak.federation.model import Tensors
 
 __all__ = ["weighted"]
 
-_AT_ONCE = 8_000_000  # numbers in the gradients that are held together: about the processor's cache
+_AT_ONCE = 4_000_000  # numbers in the gradients that are held together: what a processor's cache holds
 
 
 class Losses(Protocol):
@@ -53,7 +53,7 @@ def weighted(
     `real` says which places of the batches hold an example. The others are left out: they would cost as much.
     """
     clients, width = real.shape
-    found = [torch.zeros_like(w) for w in weights.values()]
+    found = [torch.zeros(w.shape) for w in weights.values()]
     every = torch.nonzero(real.reshape(-1)).squeeze(1)
     size = sum(math.prod(w.shape[1:]) for w in weights.values())
     # A model that is computed client by client is computed example by example.
@@ -62,7 +62,13 @@ def weighted(
     for start in range(0, len(every), count):
         places = every[start : start + count]
         owner = places // width
-        own = {key: w.detach().index_select(0, owner).requires_grad_() for key, w in weights.items()}
+        first, last = int(owner[0]), int(owner[-1])
+        if first == last:  # the same weights for all: repeated without a copy
+            own = {
+                key: w[first].detach().expand(len(places), *w.shape[1:]).requires_grad_() for key, w in weights.items()
+            }
+        else:
+            own = {key: w.detach().index_select(0, owner).requires_grad_() for key, w in weights.items()}
         total = loss(
             own,
             flat.index_select(0, places),
@@ -75,9 +81,11 @@ def weighted(
             norms = torch.linalg.vector_norm(
                 torch.stack([torch.linalg.vector_norm(g.flatten(1), dim=1) for g in gradients]), dim=0
             )
-            counts = torch.ones_like(norms)
+            # A row for each client: what its examples count, and 0 for those of others.
+            counts = torch.zeros(last - first + 1, len(places))
+            counts[owner - first, torch.arange(len(places))] = 1.0
             for defence in defences:
                 counts = counts * defence.on_examples(norms)
             for into, g in zip(found, gradients, strict=True):
-                into.index_add_(0, owner, g * counts.view(-1, *[1] * (g.dim() - 1)))
+                into[first : last + 1].view(len(counts), -1).addmm_(counts, g.flatten(1))
     return found
