@@ -20,12 +20,13 @@ from fedleak.plan.plan import Plan
 from fedleak.plan.read import parse
 from fedleak.plays import attack_run, is_played, played
 from fedleak.report import html, json
-from fedleak.runs import Run, Tick, facts, runs, train_run
+from fedleak.runs import Run, Tick, facts, runs
 from fedleak.score.assemble import RunResult, assemble, described, settings_key
 from fedleak.score.effects import effect
 from fedleak.score.guarded import Effect
 from fedleak.score.result import Audit, Untested
 from fedleak.trace.lock import locked
+from fedleak.training import train_run
 
 __all__ = ["Progress", "audit", "train", "attack", "score", "report"]
 

@@ -22,11 +22,12 @@ from fedleak.plan.plan import Plan
 from fedleak.plan.read import merged, parse, toml
 from fedleak.plays import attack_run, is_played
 from fedleak.report import json
-from fedleak.runs import Run, Tick, facts, runs, train_run
+from fedleak.runs import Run, Tick, facts, runs
 from fedleak.score.assemble import described
 from fedleak.score.guarded import Failure
 from fedleak.score.result import Audit
 from fedleak.trace.lock import locked
+from fedleak.training import train_run
 
 __all__ = ["sweep", "over"]
 

@@ -19,10 +19,11 @@ from fedleak.plan.plan import Plan
 from fedleak.plan.read import refuse_twice
 from fedleak.population.prepare import prepare
 from fedleak.report.metrics import metric_name
-from fedleak.runs import digest, facts, fitting_model, runs
+from fedleak.runs import digest, facts, runs
 from fedleak.score.assemble import label
 from fedleak.score.result import Analysis, Figure, Series
 from fedleak.score.score import Measured, applies
+from fedleak.training import fitting_model
 
 __all__ = ["Vary"]
 
