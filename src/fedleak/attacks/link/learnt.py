@@ -74,9 +74,7 @@ class LinkUpdates(Joint, Linker):
     width: Annotated[int, Meta(ge=1, description="numbers that the average pool leaves for each class")] = 64
     hidden: Annotated[int, Meta(ge=1, description="units of the embedding")] = 128
 
-    def describe(
-        self, view: View, model: Model, before: Params, updates: Params, rng: np.random.Generator
-    ) -> FloatArray:
+    def describe(self, view: View, model: Model, before: Params, updates: Params) -> FloatArray:
         """The weights of the last layer, pooled along the inputs."""
         last = model.layout[-1]
         shape = dict(last.tensors).get("weight", ())

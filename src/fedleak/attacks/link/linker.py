@@ -71,9 +71,7 @@ class Linker:
         bool, Meta(description="between two rounds every device has at most one update: assign them one to one")
     ] = False
 
-    def describe(
-        self, view: View, model: Model, before: Params, updates: Params, rng: np.random.Generator
-    ) -> FloatArray:
+    def describe(self, view: View, model: Model, before: Params, updates: Params) -> FloatArray:
         """What is looked at of the updates of one round, a row each."""
         raise NotImplementedError
 
@@ -90,7 +88,7 @@ class Linker:
         number = view.updates.round
         history = self._history(number, questions)
         rounds = sorted(history)
-        real = {at: self._real(view, model, at, seed) for at in rounds}
+        real = {at: self._real(view, model, at) for at in rounds}
         known = self._shadows(view, model, prior, real[rounds[0]][0], rng, seed)
         learners = np.zeros(self.shadows, dtype=np.bool_)
         learners[: self.shadows // 2] = True
@@ -154,10 +152,10 @@ class Linker:
         mean = stack.mean(axis=0)
         return np.asarray(np.where(majority & (votes > 0), mean + 1e-3 * votes, mean), dtype=np.float32)
 
-    def _real(self, view: View, model: Model, at: int, seed: int) -> tuple[Params, FloatArray]:
+    def _real(self, view: View, model: Model, at: int) -> tuple[Params, FloatArray]:
         rows = np.flatnonzero(view.updates.round == at)
         updates = {layer.name: np.asarray(view.updates.layer(layer.name)[rows]) for layer in model.layout}
-        return updates, self.describe(view, model, view.snapshot(at - 1), updates, np.random.default_rng(seed))
+        return updates, self.describe(view, model, view.snapshot(at - 1), updates)
 
     def _shadows(
         self, view: View, model: Model, prior: Prior, updates: Params, rng: np.random.Generator, seed: int
@@ -168,7 +166,7 @@ class Linker:
         clients = deal(auxiliary, self.shadows, classes, rng)
         wanted = np.unique(np.linspace(1, view.rounds, min(self.shadow_rounds, view.rounds)).round().astype(np.int64))
         rows = [
-            self.describe(view, model, before, sent, np.random.default_rng(seed))
+            self.describe(view, model, before, sent)
             for before, sent in shadow_rounds(view, model, clients, wanted, seed)
         ]
         if len(rows) < 2:

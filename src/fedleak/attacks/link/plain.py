@@ -27,9 +27,7 @@ class LinkCosine(Linker):
 
     layer: Annotated[str, Meta(description="which layer of the update to look at; `last` is the output layer")] = "last"
 
-    def describe(
-        self, view: View, model: Model, before: Params, updates: Params, rng: np.random.Generator
-    ) -> FloatArray:
+    def describe(self, view: View, model: Model, before: Params, updates: Params) -> FloatArray:
         """The layer as it is."""
         names = [part.name for part in model.layout]
         if self.layer != "last" and self.layer not in names:

@@ -1,0 +1,87 @@
+"""Which pairs of updates are asked about: all between two rounds, so that the questions answer nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedleak.errors import AttackError
+from fedleak.games.game import Asked
+from fedleak.games.link import Link
+from fedleak.testing import planted_trace
+from fedleak.testing_link import write_clients
+from fedleak.trace.prior import Prior
+from fedleak.trace.reader import Trace
+from fedleak.trace.truth import Truth
+from fedleak.views.adversaries import ANONYMOUS_SERVER
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Forty rounds in which a third of the devices takes part."""
+    return planted_trace(tmp_path_factory.mktemp("planted"), 0)
+
+
+def ask(run: Path, game: Link) -> Asked:
+    trace, truth, prior = Trace.open(run / "trace"), Truth.load(run / "truth"), Prior.load(run / "prior")
+    return game.ask(trace, truth, prior, np.random.default_rng(0))
+
+
+def test_every_update_of_a_round_is_asked_about_with_every_update_of_the_later_round(run: Path) -> None:
+    asked = ask(run, Link(starts=3))
+    number = np.asarray(Trace.open(run / "trace").round)
+    pairs = {tuple(pair) for pair in asked.questions.updates.tolist()}
+    assert len(pairs) == len(asked.questions)
+    for first, later in {tuple(pair) for pair in number[asked.questions.updates].tolist()}:
+        whole = {(a, b) for a in np.flatnonzero(number == first) for b in np.flatnonzero(number == later)}
+        assert whole <= pairs
+
+
+def test_gaps_are_as_said_and_starts_lie_evenly_over_the_run(run: Path) -> None:
+    asked = ask(run, Link(starts=3))
+    number = np.asarray(Trace.open(run / "trace").round)
+    earlier, later = number[asked.questions.updates].T
+    assert asked.answers.gallery is not None
+    assert np.array_equal(later - earlier, asked.answers.gallery[:, 0])
+    assert set(earlier.tolist()) == {1, 10, 20}
+    assert set((later - earlier).tolist()) == {1, 2, 5, 10, 20}
+
+
+def test_a_search_has_one_probe_and_at_most_one_right_answer(run: Path) -> None:
+    asked = ask(run, Link())
+    assert asked.answers.gallery is not None
+    for search in np.unique(asked.answers.gallery[:, 1]):
+        mine = asked.answers.gallery[:, 1] == search
+        assert len(np.unique(asked.questions.updates[mine, 0])) == 1
+        assert asked.answers.right[mine].sum() <= 1
+
+
+def test_an_answer_is_yes_where_both_come_from_one_device(run: Path) -> None:
+    asked = ask(run, Link())
+    device = np.asarray(Trace.open(run / "trace").device)[asked.questions.updates]
+    assert np.array_equal(asked.answers.right == 1, device[:, 0] == device[:, 1])
+
+
+def test_the_adversary_gets_the_auxiliary_set_and_nobodys_data_and_sees_every_update_without_a_name(
+    tmp_path: Path,
+) -> None:
+    folder = write_clients(tmp_path, 0, leak=True)
+    asked = ask(folder, Link())
+    assert asked.prior.candidates == () and asked.prior.background is not None
+    view, questions = asked.look(folder / "trace", ANONYMOUS_SERVER)
+    assert len(view.updates) == len(Trace.open(folder / "trace").round)
+    assert len(np.unique(view.updates.handle)) == len(view.updates)
+    assert np.array_equal(questions.updates, asked.questions.updates)
+
+
+def test_gaps_longer_than_the_run_are_left_out(tmp_path: Path) -> None:
+    asked = ask(write_clients(tmp_path, 0, leak=True), Link())
+    assert asked.answers.gallery is not None
+    assert set(asked.answers.gallery[:, 0].tolist()) == {1, 2}
+
+
+def test_a_single_round_is_refused() -> None:
+    with pytest.raises(AttackError, match="train more than one round"):
+        Link()._rounds(1)
