@@ -22,14 +22,14 @@ from fedleak.score.ranking import Weights
 from fedleak.score.result import PerRecord
 from fedleak.score.tally import derangement
 
-__all__ = ["PLACES", "top", "distance", "extracted", "attributed", "any_found", "near", "edit_distances"]
+__all__ = ["PLACES", "top", "distance", "extracted", "attributed", "any_found", "near", "edit_distances", "tabled"]
 
 PLACES = (1, 5, 10, 20, 50)
 
 
 def top(k: int, played: Sequence[Played], *, level: float, permutations: int) -> Measured:
     """Share of the people whose secret is among the first k records named for their own device."""
-    return _measured(
+    return tabled(
         played,
         f"top{k}",
         [(places(one) < k).astype(np.float64) for one in played],
@@ -79,7 +79,7 @@ def extracted(played: Sequence[Played], *, level: float, permutations: int) -> M
     found = [np.isfinite(places(one).min(axis=0)) for one in played]
     guesses = [len(np.unique(one.claims.reshape(-1, one.claims.shape[-1]), axis=0)) for one in played]
     blind = float(np.mean([min(1.0, n / one.choices) for n, one in zip(guesses, played, strict=True)]))
-    return _measured(
+    return tabled(
         played,
         "extracted",
         [np.broadcast_to(row.astype(np.float64), (len(row), len(row))) for row in found],
@@ -104,7 +104,7 @@ def attributed(played: Sequence[Played], *, level: float, permutations: int) -> 
         tables.append(first / np.maximum(first.sum(axis=0), 1))
         weights.append(np.isfinite(best).astype(np.float64))
     blind = float(np.mean([1 / len(one.right) for one in played]))
-    return _measured(played, "attributed", tables, weights, blind, level, permutations)
+    return tabled(played, "attributed", tables, weights, blind, level, permutations)
 
 
 def any_found(played: Sequence[Played]) -> bool:
@@ -121,7 +121,7 @@ def places(one: Played) -> Weights:
     return found
 
 
-def _measured(
+def tabled(
     played: Sequence[Played],
     name: str,
     tables: Sequence[npt.NDArray[np.float64]],
@@ -132,7 +132,7 @@ def _measured(
     *,
     exact: bool = False,
 ) -> Measured:
-    """Put a metric together from what each ranking (row) scores for each person (column)."""
+    """Put a metric together from what the claims of each question (row) score for each person (column)."""
     people, who = pooled(played)
     sums, total, nulls = np.zeros(people), np.zeros(people), []
     for one, persons, table, weight in zip(played, who, tables, weights, strict=True):

@@ -1,0 +1,193 @@
+"""A judge of pictures: which class they show, whether they show anything at all, and which property.
+
+It learns from people who took no part and from the test set, so nothing that it knows comes from a victim. Beside the
+classes it has one for what is no picture: noise, blur, blends and blots. Without that a classifier is sure of its
+answer on images that nobody could read, as those of model inversion.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.nn.functional as F
+from scipy import ndimage
+from torch import nn
+
+from fedleak.core import FloatArray, IntArray, derive
+from fedleak.errors import AttackError
+from fedleak.federation.engines.embedded import one_thread
+from fedleak.trace.evidence import Evidence
+
+__all__ = ["Judge", "judge", "garbage"]
+
+_STEPS, _BATCH, _RATE, _AT_ONCE = 900, 64, 3e-3, 512
+_SPOILT, _BANK = 0.25, 2000  # garbage: its share of a batch, and how much of it is made
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """Two small networks, and what their answers mean."""
+
+    classes: int
+    values: tuple[str, ...]  # of the property; () where there is none to judge
+    _category: nn.Module
+    _property: nn.Module | None
+
+    def categories(self, pictures: FloatArray) -> npt.NDArray[np.float64]:
+        """(pictures, classes + 1): how probable each class is; the last one stands for no picture."""
+        return _answers(self._category, pictures)
+
+    def properties(self, pictures: FloatArray) -> npt.NDArray[np.float64]:
+        """(pictures, values): how probable each value of the property is."""
+        assert self._property is not None, "this judge knows no property"
+        return _answers(self._property, pictures)
+
+
+_KEPT: dict[str, Judge] = {}
+
+
+def judge(evidence: Evidence, attribute: str | None) -> Judge:
+    """Train the judge of a run; the same data always gives the same one, and it is trained once."""
+    total = hashlib.blake2b(repr(attribute).encode())
+    test = evidence.bystanders.background
+    parts = [*evidence.bystanders.examples, *([test.examples] if test is not None else [])]
+    for part in parts:
+        total.update(np.ascontiguousarray(part.x).tobytes() + np.ascontiguousarray(part.y).tobytes())
+    key = total.hexdigest()
+    if key not in _KEPT:
+        _KEPT[key] = _trained(evidence, attribute)
+    return _KEPT[key]
+
+
+def _trained(evidence: Evidence, attribute: str | None) -> Judge:
+    others, test = evidence.bystanders, evidence.bystanders.background
+    labelled = [(e.x, e.y) for e in (*others.examples, *([test.examples] if test is not None else []))]
+    if not labelled:
+        raise AttackError("there is no test set and nobody who did not take part, so pictures cannot be judged")
+    x = np.concatenate([part for part, _ in labelled]).astype(np.float32)
+    y: IntArray = np.concatenate([np.asarray(part) for _, part in labelled]).astype(np.int64)
+    category = _fit(x, y, others.outputs, spoilt=True, rng=derive(0, "judge", "category"))
+    values: tuple[str, ...] = ()
+    learnt = None
+    if attribute is not None:
+        told = [about.get(attribute) for about in others.attributes]
+        values = tuple(sorted({value for value in told if value is not None}))
+        if len(values) < 2:
+            raise AttackError(
+                f"[[game]] reconstruct: attribute = '{attribute}' is judged by pictures of people who take no part, "
+                f"and {len(others.candidates)} of them show {len(values)} value(s) of it. Give the data set more "
+                "clients than [population] users takes, or leave the attribute out"
+            )
+        shown = [(e.x, value) for e, value in zip(others.examples, told, strict=True) if value is not None]
+        seen = np.concatenate([part for part, _ in shown]).astype(np.float32)
+        which = np.concatenate([np.full(len(part), values.index(value)) for part, value in shown])
+        learnt = _fit(seen, which, len(values), spoilt=False, rng=derive(0, "judge", "property"))
+    return Judge(others.outputs, values, category, learnt)
+
+
+def _fit(x: FloatArray, y: IntArray, outputs: int, *, spoilt: bool, rng: np.random.Generator) -> nn.Module:
+    network = _network(x.shape[1:], outputs + spoilt, rng)
+    # Every answer as often as any other: a judge who knows what is common would be asked to guess.
+    counts = np.bincount(y, minlength=outputs)
+    weight = (1.0 / np.maximum(counts, 1))[y]
+    drawn = rng.choice(len(x), size=(_STEPS, _BATCH), p=weight / weight.sum())
+    bank = garbage(x, _BANK if spoilt else 0, rng)
+    adam = torch.optim.Adam(network.parameters(), _RATE)
+    with one_thread():
+        for step, rows in enumerate(drawn):
+            pictures, answers = _noisy(x[rows], rng), y[rows].copy()
+            if spoilt:
+                bad = rng.random(_BATCH) < _SPOILT
+                pictures[bad], answers[bad] = bank[rng.integers(_BANK, size=int(bad.sum()))], outputs
+            for group in adam.param_groups:
+                group["lr"] = _RATE * (1 - step / _STEPS)
+            adam.zero_grad()
+            loss = F.cross_entropy(network(torch.from_numpy(pictures)), torch.from_numpy(answers))
+            torch.autograd.backward(loss)
+            adam.step()
+    return network.eval()
+
+
+def _noisy(pictures: FloatArray, rng: np.random.Generator) -> FloatArray:
+    """Slightly blurred, dimmed or grainy pictures are still pictures: a reconstruction is seldom sharper."""
+    made, blurred = pictures.copy(), len(pictures) // 2
+    blur = rng.uniform(0.2, 0.8)
+    made[:blurred] = ndimage.gaussian_filter(made[:blurred], (0, 0, blur, blur))
+    made *= rng.uniform(0.7, 1.0, (len(made), 1, 1, 1))
+    made[::2] += rng.normal(0, 0.05, made[::2].shape)
+    clipped: FloatArray = np.clip(made, 0, 1).astype(np.float32)
+    return clipped
+
+
+def garbage(real: FloatArray, count: int, rng: np.random.Generator) -> FloatArray:
+    """Images that show nothing, made of pictures so that brightness and contrast do not give them away.
+
+    Noise, smooth noise, shuffled pixels, thick blur, blends of several pictures, quarters put together wrongly, and
+    blank ones.
+    """
+    chosen = real[rng.integers(len(real), size=(count, 4))]
+    kinds: Sequence[int] = rng.integers(7, size=count).tolist()
+    side = min(real.shape[2:])
+    found = np.empty((count, *real.shape[1:]), dtype=np.float32)
+    for place, (some, kind) in enumerate(zip(chosen, kinds, strict=True)):
+        one = some[0]
+        if kind == 0:
+            made = rng.random(one.shape) ** rng.uniform(0.5, 4)
+        elif kind == 1:
+            smooth = ndimage.gaussian_filter(rng.normal(size=one.shape), (0, *[rng.uniform(1, side / 8)] * 2))
+            made = (smooth - smooth.min()) / max(float(np.ptp(smooth)), 1e-6)
+            made = np.where(made > rng.uniform(0.5, 0.8), made, 0) if rng.random() < 0.5 else made
+        elif kind == 2:
+            made = rng.permuted(one.reshape(len(one), -1), axis=1).reshape(one.shape)
+        elif kind == 3:
+            blur = rng.uniform(side / 9, side / 4)
+            made = ndimage.gaussian_filter(one, (0, blur, blur))
+            made = made / max(float(made.max()), 1e-6) * rng.uniform(0.3, 1)
+        elif kind == 4:
+            made = some.mean(axis=0) if rng.random() < 0.5 else some[:3].max(axis=0)
+        elif kind == 5:
+            half = one.shape[1] // 2
+            made = np.concatenate([some[1][:, half:], one[:, : one.shape[1] - (one.shape[1] - half)]], axis=1)
+        else:
+            made = np.full(one.shape, rng.random())
+        found[place] = np.clip(made + rng.normal(0, 0.03, one.shape) * (rng.random() < 0.5), 0, 1)
+    return found
+
+
+def _network(shape: tuple[int, ...], outputs: int, rng: np.random.Generator) -> nn.Module:
+    """Two convolutions, and their means and maxima over the picture for large ones; weights drawn from `rng`."""
+    channels, height, width = shape
+    pool = max(1, min(height, width) // 14)  # 64 pixels are first reduced to 16
+    flat = 32 * (height // pool // 4) * (width // pool // 4)
+    network = nn.Sequential(
+        nn.AvgPool2d(pool),
+        nn.Conv2d(channels, 16, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(16, 32, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(flat, 64),
+        nn.ReLU(),
+        nn.Linear(64, outputs),
+    )
+    with torch.no_grad():
+        for values in network.parameters():
+            if values.dim() > 1:
+                scale = np.sqrt(2 / values[0].numel())
+                values.copy_(torch.from_numpy(rng.normal(0, scale, values.shape)))
+            else:
+                values.zero_()
+    return network
+
+
+def _answers(network: nn.Module, pictures: FloatArray) -> npt.NDArray[np.float64]:
+    with one_thread(), torch.inference_mode():
+        parts = torch.split(torch.from_numpy(np.ascontiguousarray(pictures, dtype=np.float32)), _AT_ONCE)
+        return torch.cat([network(part).softmax(1) for part in parts]).numpy().astype(np.float64)

@@ -1,0 +1,200 @@
+"""The `reconstruct` game: pictures of a victim's data, beside the data itself and that of others.
+
+Three metrics have a chance level, and verdicts are about these: `nearest` (whose data is nearest?), `specific` (nearer
+to the victim's pictures of a class than to other people's of the same class?) and `property` (is the victim's property
+seen?). Chance exchanges the victims: an attack that draws the classes of all, however well, is then at chance. What
+pictures are like apart from that, inception score included, tells whether there is anything to see (`quality`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+from scipy.spatial.distance import cdist
+from scipy.special import gammaln
+
+from fedleak.core import FloatArray, IntArray, derive
+from fedleak.score.interval import by_user
+from fedleak.score.judge import Judge, judge
+from fedleak.score.played import Measured, Played, pooled
+from fedleak.score.ranking import Weights
+from fedleak.score.records import tabled
+from fedleak.score.result import Quality
+
+__all__ = ["nearest", "specific", "of_property", "has_property", "quality", "inception"]
+
+_SHOWN = 10_000  # pictures of others that a class is compared with, at most
+
+
+def nearest(played: Sequence[Played], *, level: float, permutations: int) -> Measured:
+    """Share of the pictures that are nearest to the victim's data, of all clients' (as many pictures of each)."""
+    tables = []
+    for one in played:
+        held, who = _held(one), one.about[:, 0]
+        least = min(len(x) for x, _ in held)
+        rng = derive(one.seed, "nearest")
+        shown = [x[rng.choice(len(x), least, replace=False)] for x, _ in held]
+        table = np.empty((len(who), len(who)))
+        for row, claims in enumerate(_flat(one)):
+            # (samples, clients): the distance to the nearest picture of each.
+            gap = np.stack([cdist(claims, x).min(axis=1) for x in shown], axis=1)
+            first = gap <= gap.min(axis=1, keepdims=True)
+            table[row] = (first / first.sum(axis=1, keepdims=True)).mean(axis=0)[who]
+        tables.append(table)
+    blind = float(np.mean([1 / len(_held(one)) for one in played]))
+    return _measured(played, "nearest", tables, blind, level, permutations)
+
+
+def specific(played: Sequence[Played], *, level: float, permutations: int) -> Measured:
+    """Share of the pictures nearer to the victim's of the same class than to as many of other people's.
+
+    Knowing which classes a victim has helps with `nearest`, and not here. A picture of a class that the victim has not
+    counts as a miss. One half is what pictures of the right classes get that have nothing personal about them.
+    """
+    tables = []
+    for one in played:
+        kept, who, held = _judge(one), one.about[:, 0], _held(one)
+        assert one.evidence is not None
+        others = [(e.x.reshape(len(e), -1), np.asarray(e.y)) for e in one.evidence.bystanders.examples]
+        table = np.zeros((len(who), len(who)))
+        for row, claims in enumerate(_flat(one)):
+            shown = kept.categories(one.claims[row])[:, : kept.classes].argmax(axis=1)
+            for column, victim in enumerate(who):
+                rest = [part for place, part in enumerate(held) if place != victim] + others
+                wins = np.zeros(len(claims))
+                for digit in np.unique(shown):
+                    own = held[victim][0][held[victim][1] == digit]
+                    if not len(own):
+                        continue
+                    them = np.concatenate([x[y == digit] for x, y in rest])[:_SHOWN]
+                    picked = shown == digit
+                    wins[picked] = _won(claims[picked], own, them)
+                table[row, column] = wins.mean()
+        tables.append(table)
+    return _measured(played, "specific", tables, 0.5, level, permutations)
+
+
+def _won(claims: FloatArray, own: FloatArray, others: FloatArray) -> Weights:
+    """How probably a picture is nearer to the nearest of `own` than to that of as many drawn from `others`."""
+    if not len(others):
+        return np.full(len(claims), 0.5)
+    gap = cdist(claims, own).min(axis=1, keepdims=True)
+    nearer = (cdist(claims, others) < gap).sum(axis=1)
+    many, few = len(others), min(len(own), len(others))
+    left = many - nearer  # none of those that are nearer must be drawn
+    ways = gammaln(np.maximum(left, few) + 1) - gammaln(np.maximum(left - few, 0) + 1)
+    return np.where(left >= few, np.exp(ways - gammaln(many + 1) + gammaln(many - few + 1)), 0.0)
+
+
+def of_property(played: Sequence[Played], *, level: float, permutations: int) -> Measured:
+    """Share of the pictures in which the judge sees the victim's property.
+
+    Chance is never below what drawing the commonest value for everybody would give.
+    """
+    tables, blind = [], []
+    for one in played:
+        kept, who = _judge(one), one.about[:, 0]
+        value = np.array([kept.values.index(v) if v in kept.values else -1 for v in one.judged[1:]])[who]
+        table = np.empty((len(who), len(who)))
+        for row in range(len(who)):
+            seen = kept.properties(one.claims[row]).argmax(axis=1)
+            table[row] = (seen[:, None] == value[None]).mean(axis=0)
+        tables.append(table)
+        blind.append(np.bincount(value[value >= 0], minlength=1).max() / len(who))
+    return _measured(played, "property", tables, float(np.mean(blind)), level, permutations)
+
+
+def has_property(played: Sequence[Played]) -> bool:
+    """Whether there is a property to judge by."""
+    return all(one.judged for one in played)
+
+
+def _measured(
+    played: Sequence[Played],
+    name: str,
+    tables: Sequence[npt.NDArray[np.float64]],
+    blind: float,
+    level: float,
+    permutations: int,
+) -> Measured:
+    return tabled(played, name, tables, [np.ones(len(t)) for t in tables], blind, level, permutations)
+
+
+def quality(played: Sequence[Played], level: float) -> list[Quality]:
+    """What the pictures are like, and what the victims' own pictures are by the same measures."""
+    people, who = pooled(played)
+    rows: dict[str, list[tuple[IntArray, list[float], list[float], float]]] = {}
+    for one, persons in zip(played, who, strict=True):
+        kept, held = _judge(one), _held(one)
+        shape = one.claims.shape[2:]
+        own = [(held[v][0].reshape(-1, *shape), held[v][1]) for v in one.about[:, 0]]
+        drawn = [_told(kept, claims, y) for claims, (_, y) in zip(one.claims, own, strict=True)]
+        real = [_told(kept, x, y) for x, y in own]
+        for name in drawn[0]:
+            largest = float(kept.classes) if name == "inception" else 2.0 if name == "diversity" else 1.0
+            mine, theirs = ([told[name] for told in part] for part in (drawn, real))
+            rows.setdefault(name, []).append((persons[:, 0], mine, theirs, largest))
+    found = []
+    for name, parts in rows.items():
+        sums, total = np.zeros(people), np.zeros(people)
+        for persons, values, _, _ in parts:
+            np.add.at(sums, persons, values)
+            np.add.at(total, persons, 1)
+        means, top = sums / np.maximum(total, 1), max(part[3] for part in parts)
+        interval = by_user(np.clip(means / top, 0, 1), total, level, derive(played[0].seed, "interval", name))
+        found.append(
+            Quality(
+                name=name,
+                value=float(np.average(means, weights=total)),
+                low=interval.low * top,
+                high=interval.high * top,
+                real=float(np.mean([value for _, _, reals, _ in parts for value in reals])),
+            )
+        )
+    return found
+
+
+def _told(kept: Judge, pictures: FloatArray, own: IntArray) -> dict[str, float]:
+    answers = kept.categories(pictures)
+    shown = answers[:, :-1].argmax(axis=1)
+    readable = answers.argmax(axis=1) < kept.classes
+    sure = answers[:, :-1] / np.maximum(answers[:, :-1].sum(axis=1, keepdims=True), 1e-12)
+    flat = pictures.reshape(len(pictures), -1)
+    apart = [cdist(flat[shown == c], flat[shown == c]).sum() for c in np.unique(shown)]
+    pairs = sum(n * (n - 1) for n in np.bincount(shown))
+    size = np.linalg.norm(flat, axis=1).mean()
+    return {
+        "readable": float(readable.mean()),
+        "classes": float(np.isin(shown[readable], np.unique(own)).sum() / len(shown)),
+        "inception": inception(sure),
+        # Between pictures of one class, in units of a picture's own length: 0 where all of a class are one picture.
+        "diversity": float(sum(apart) / pairs / max(size, 1e-6)) if pairs else 0.0,
+    }
+
+
+def inception(answers: npt.NDArray[np.float64]) -> float:
+    """The inception score of Salimans et al. (2016), of answers (pictures, classes): 1 at least, classes at most.
+
+    >>> inception(np.eye(3)), inception(np.full((5, 3), 1 / 3))
+    (3.0, 1.0)
+    """
+    mean = answers.mean(axis=0, keepdims=True)
+    logs = np.log(np.maximum(answers, 1e-12)) - np.log(np.maximum(mean, 1e-12))
+    return float(np.round(np.exp((answers * logs).sum(axis=1).mean()), 12))
+
+
+def _judge(one: Played) -> Judge:
+    assert one.evidence is not None, "pictures are marked against evidence"
+    return judge(one.evidence, one.judged[0] if one.judged else None)
+
+
+def _held(one: Played) -> list[tuple[FloatArray, IntArray]]:
+    assert one.evidence is not None, "pictures are marked against evidence"
+    return [(e.x.reshape(len(e), -1).astype(np.float32), np.asarray(e.y)) for e in one.evidence.held.examples]
+
+
+def _flat(one: Played) -> FloatArray:
+    flat: FloatArray = one.claims.reshape(*one.claims.shape[:2], -1)
+    return flat
