@@ -1,0 +1,46 @@
+"""Representatives by themselves, as a contender: how much of a reconstruction is there before any GAN."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+from msgspec import Meta
+
+from fedleak.attacks.reconstruct.representatives import Inversion
+from fedleak.attacks.reconstruct.scene import Scene
+from fedleak.core import Power, Sight, Task
+from fedleak.games.game import Claims, Questions
+from fedleak.trace.prior import Prior
+from fedleak.views.view import View
+
+__all__ = ["Representatives"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Representatives(Inversion):
+    """Claim the pictures that would have moved the model as the victim's update did (Song et al., 2020, eq. 8).
+
+    Each is the essence of a class of the victim in one round, not one of its pictures.
+    """
+
+    name: ClassVar[str] = "representatives"
+    summary: ClassVar[str] = (
+        "Looks for pictures that would have taught the model just what the device's message taught it."
+    )
+    game: ClassVar[str] = "reconstruct"
+    needs: ClassVar[Sight] = Sight.SNAPSHOTS | Sight.UPDATES | Sight.LINKS
+    powers: ClassVar[Power] = Power.NONE
+    tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY,)
+
+    rounds: Annotated[int, Meta(ge=1, description="first rounds of the victim that are looked at")] = 4
+
+    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Claims:
+        """Pictures of every class in every round; repeated where more are asked for."""
+        scene = Scene(view, questions)
+        claims = np.empty((len(questions), scene.questions.samples, *scene.shape), dtype=np.float32)
+        for place, victim in enumerate(scene.victims):
+            images, _ = scene.portraits(self, scene.rounds(victim)[: self.rounds], rng, [victim]).of(victim)
+            claims[place] = np.resize(images, claims.shape[1:])
+        return claims

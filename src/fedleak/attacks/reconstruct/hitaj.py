@@ -1,0 +1,53 @@
+"""The GAN of a malicious participant (Hitaj, Ateniese and Perez-Cruz, CCS 2017)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from fedleak.attacks.reconstruct.scene import model_of
+from fedleak.core import Power, Sight, Task
+from fedleak.errors import AttackError
+from fedleak.federation.joined import ClassGan
+from fedleak.games.game import Claims, Questions
+from fedleak.games.reconstruct import PictureQuestions
+from fedleak.plan.configure import configure
+from fedleak.plan.plan import JoinPlan
+from fedleak.trace.prior import Prior
+from fedleak.views.view import View
+
+__all__ = ["HitajGan"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class HitajGan:
+    """Claim what the generator of the adversary's own device has learnt to draw.
+
+    It is trained during the run, against every shared model in turn; here that is repeated from the models that the
+    participant kept. It sees nobody's update, so it draws the classes of all and claims the same of every victim.
+    """
+
+    name: ClassVar[str] = "hitaj-gan"
+    summary: ClassVar[str] = (
+        "Takes part in the training with false examples, and learns to draw what the shared model takes for each class."
+    )
+    game: ClassVar[str] = "reconstruct"
+    needs: ClassVar[Sight] = Sight.SNAPSHOTS
+    powers: ClassVar[Power] = Power.JOIN
+    tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY,)
+
+    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Claims:
+        """Train the generator once more, and draw."""
+        assert isinstance(questions, PictureQuestions)
+        told = dict(view.joined)
+        seed = int(told.pop("seed"))
+        plan = configure(JoinPlan, {k: v for k, v in told.items() if k not in ("power", "device")}, "trace [join]")
+        if int(view.settings["outputs"]) != questions.classes + 1:
+            raise AttackError("attack 'hitaj-gan': the shared model has no output for a class that nobody has")
+        gan = ClassGan(model_of(view), questions.shape, questions.classes, plan, seed)
+        for number in range(1, view.rounds + 1):
+            gan.learn(number, view.snapshot(number - 1))
+        drawn = gan.draw(questions.samples, rng).x
+        return np.broadcast_to(drawn, (len(questions), *drawn.shape)).copy()

@@ -1,0 +1,61 @@
+"""Model inversion (Fredrikson, Jha and Ristenpart, CCS 2015): what is the model surest of?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from msgspec import Meta
+
+from fedleak.attacks.reconstruct.scene import Scene, turns
+from fedleak.core import Power, Sight, Task
+from fedleak.federation.engines.embedded import one_thread, tensors
+from fedleak.games.game import Claims, Questions
+from fedleak.trace.prior import Prior
+from fedleak.views.view import View
+
+__all__ = ["ModelInversion"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelInversion:
+    """Climb to pictures that the victim's own model takes for one of its classes, from noise.
+
+    The attack was made for a model that is given; in a federation the strongest reading is the victim's model after its
+    last update, and the classes that its updates push (Song et al., 2020, section VII-D, use the shared model).
+    """
+
+    name: ClassVar[str] = "model-inversion"
+    summary: ClassVar[str] = "Changes noise until the device's model is sure to see one of the device's classes in it."
+    game: ClassVar[str] = "reconstruct"
+    needs: ClassVar[Sight] = Sight.SNAPSHOTS | Sight.UPDATES | Sight.LINKS
+    powers: ClassVar[Power] = Power.NONE
+    tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY,)
+
+    steps: Annotated[int, Meta(ge=1, description="steps of the ascent")] = 100
+    rate: Annotated[float, Meta(gt=0, description="step of Adam, in pixel values")] = 0.05
+    smooth: Annotated[float, Meta(ge=0, description="weight of the total variation, in place of a denoiser")] = 1e-3
+
+    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Claims:
+        """All pictures of a victim at once."""
+        scene = Scene(view, questions)
+        claims = np.empty((len(questions), scene.questions.samples, *scene.shape), dtype=np.float32)
+        for place, victim in enumerate(scene.victims):
+            own = tensors(scene.model, scene.local(int(scene.rows(victim)[-1])))
+            wanted = torch.from_numpy(turns(scene.classes(victim), len(claims[place])))
+            x = torch.from_numpy(rng.random(claims[place].shape, dtype=np.float32) * 0.5).requires_grad_()
+            adam = torch.optim.Adam([x], self.rate)
+            with one_thread():
+                for _ in range(self.steps):
+                    answers = scene.model.forward(own, x[None])[0]
+                    rough = (x[..., 1:] - x[..., :-1]).square().sum() + (x[..., 1:, :] - x[..., :-1, :]).square().sum()
+                    adam.zero_grad()
+                    torch.autograd.backward(F.cross_entropy(answers, wanted) + self.smooth * rough / len(x))
+                    adam.step()
+                    with torch.no_grad():
+                        x.clamp_(0, 1)
+            claims[place] = x.detach().numpy()
+        return claims

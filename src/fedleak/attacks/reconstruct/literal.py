@@ -1,0 +1,95 @@
+"""mGAN-AI as it is printed: passive (Algorithm 1) and active (section V-D) of Song et al. (2020)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+from msgspec import Meta
+
+from fedleak.attacks.reconstruct.mgan import Loop, reconstruct
+from fedleak.attacks.reconstruct.representatives import Inversion
+from fedleak.attacks.reconstruct.scene import Portraits, Scene, spread
+from fedleak.core import Power, Sight, Task
+from fedleak.errors import AttackError
+from fedleak.federation.generator import Generator
+from fedleak.games.game import Claims, Questions
+from fedleak.trace.prior import Prior
+from fedleak.views.view import View
+
+__all__ = ["MganPassive", "MganActive"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MganPassive(Loop):
+    """Train a GAN from nothing while the federation learns, one pass of Algorithm 1 for every round.
+
+    The discriminator is the shared model as the victim left it, with heads for reality and identity; the identity is
+    learnt from everybody's representatives; the discriminator's time grows with the rounds. Networks are those of
+    Tables I and II at `width` = 1, which needs a GPU; narrower ones have the same layers. The paper does not say how
+    many steps a round has. On few of them, a generator that starts from nothing ends with few different pictures of
+    each class: `mgan-prior` starts from one that can draw.
+    """
+
+    name: ClassVar[str] = "mgan-passive"
+    summary: ClassVar[str] = (
+        "Trains a generator against the device's own model, to draw pictures that are real, of a class, and this "
+        "device's rather than others'."
+    )
+    game: ClassVar[str] = "reconstruct"
+    needs: ClassVar[Sight] = Sight.SNAPSHOTS | Sight.UPDATES | Sight.LINKS
+    powers: ClassVar[Power] = Power.NONE
+    tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY,)
+
+    width: Annotated[
+        float, Meta(gt=0, le=4, description="channels of the generator, as a multiple of Tables I and II")
+    ] = 0.25
+    rounds: Annotated[
+        int, Meta(ge=1, description="rounds that are attacked, evenly over the run; all, if there are fewer")
+    ] = 40
+    early: Annotated[
+        int, Meta(ge=1, description="of these, the first so many give representatives; later ones show little")
+    ] = 6
+    iterations: Annotated[int, Meta(ge=1, description="steps of the search for representatives")] = 30
+
+    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Claims:
+        """A generator for every victim."""
+        scene = Scene(view, questions)
+        rounds = {victim: spread(scene.rounds(victim), self.rounds) for victim in scene.victims}
+        first = sorted({number for own in rounds.values() for number in own[: self.early]})
+        portraits = scene.portraits(Inversion(iterations=self.iterations), first, rng)
+        return self._drawn(scene, rounds, portraits, rng)
+
+    def _drawn(
+        self, scene: Scene, rounds: dict[int, list[int]], portraits: Portraits | None, rng: np.random.Generator
+    ) -> Claims:
+        given = scene.questions
+        claims = np.empty((len(given), given.samples, *scene.shape), dtype=np.float32)
+        for place, victim in enumerate(scene.victims):
+            generator = Generator(scene.shape, given.classes, self.width, rng)
+            claims[place] = reconstruct(scene, victim, generator, rounds[victim], portraits, self, rng)
+        return claims
+
+
+@dataclass(frozen=True, kw_only=True)
+class MganActive(MganPassive):
+    """The same against a victim that is isolated on a model of its own, without the task of identity.
+
+    Nobody else's data reaches that model, so everything that it has learnt is the victim's (section V-D); no
+    representatives are sought.
+    """
+
+    name: ClassVar[str] = "mgan-active"
+    summary: ClassVar[str] = (
+        "Gives the device a model that only its own data reaches, and trains a generator against that model."
+    )
+    powers: ClassVar[Power] = Power.ISOLATE
+
+    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Claims:
+        """Only for victims that are isolated."""
+        scene = Scene(view, questions)
+        if not set(scene.victims) <= view.isolated:
+            raise AttackError("attack 'mgan-active': a victim is not isolated in this run; see [isolate] in the plan")
+        rounds = {victim: spread(scene.rounds(victim), self.rounds) for victim in scene.victims}
+        return self._drawn(scene, rounds, None, rng)

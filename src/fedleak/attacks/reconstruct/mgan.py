@@ -1,0 +1,158 @@
+"""mGAN-AI (Song et al., 2020, Algorithm 1): a GAN whose discriminator tells categories, and the victim from others.
+
+The loop is the same for every generator that is trained by it; `Drawn` is what it asks of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Protocol
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from msgspec import Meta
+
+from fedleak.attacks.reconstruct.discriminator import Discriminator
+from fedleak.attacks.reconstruct.scene import Portraits, Scene, turns
+from fedleak.core import FloatArray, IntArray
+from fedleak.federation.engines.embedded import one_thread
+
+__all__ = ["Loop", "Drawn", "reconstruct"]
+
+
+class Drawn(Protocol):
+    """A generator: pictures of categories, of the victim or of others."""
+
+    def draw(self, category: torch.Tensor, rng: np.random.Generator, victim: bool = True) -> torch.Tensor:
+        """(n,) to (n, channels, height, width) with values in [0, 1]."""
+        ...
+
+    def parameters(self) -> Iterable[torch.nn.Parameter]:
+        """What is trained of it."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loop:
+    """How discriminator and generator are trained against each other."""
+
+    steps: Annotated[int, Meta(ge=1, description="steps of the discriminator, and of the generator, in a round")] = 20
+    growth: Annotated[
+        float,
+        Meta(ge=0, description="more steps of the discriminator in the last round, as a share: it has more to unlearn"),
+    ] = 1.0
+    batch: Annotated[int, Meta(ge=2, description="pictures of each kind in a step")] = 32
+    rate: Annotated[float, Meta(gt=0, description="learning rate of Adam for the generator")] = 2e-4
+    critic_rate: Annotated[float, Meta(gt=0, description="learning rate of Adam for the discriminator")] = 2e-4
+    momentum: Annotated[float, Meta(ge=0, lt=1, description="first moment of Adam (beta 1)")] = 0.5
+
+
+def reconstruct(
+    scene: Scene,
+    victim: int,
+    generator: Drawn,
+    rounds: Sequence[int],
+    portraits: Portraits | None,
+    loop: Loop,
+    rng: np.random.Generator,
+) -> FloatArray:
+    """Train a generator on the updates that a victim sent in these rounds; pictures of its classes.
+
+    Without portraits there is no task of identity, as in the active attack.
+    """
+    critic = Discriminator(scene.view, rng)
+    of_critic = torch.optim.Adam(critic.weights.values(), loop.critic_rate, (loop.momentum, 0.999))
+    of_generator = torch.optim.Adam(generator.parameters(), loop.rate, (loop.momentum, 0.999))
+    auxiliary = scene.questions.auxiliary
+    real = torch.from_numpy(auxiliary.x.astype(np.float32))
+    classes, mine = scene.questions.classes, scene.classes(victim)
+    by_round = dict(
+        zip(scene.view.updates.round[scene.rows(victim)].tolist(), scene.rows(victim).tolist(), strict=True)
+    )
+    with one_thread():
+        for place, number in enumerate(rounds):
+            critic.begin(scene.local(by_round[number]))
+            # What the shared model has unlearnt of fakes grows with the rounds, and so does the time to learn it again.
+            more = 1 + loop.growth * place / max(1, len(rounds) - 1)
+            shown = None if portraits is None else _until(portraits, victim, number)
+            for _ in range(round(loop.steps * more)):
+                _criticise(critic, of_critic, generator, real, shown, _wanted(classes, mine, loop.batch, rng), rng)
+            for _ in range(loop.steps):
+                wanted = _wanted(classes, mine, loop.batch, rng)
+                _improve(critic, of_generator, generator, portraits is not None, wanted, rng)
+        with torch.no_grad():
+            pictures = generator.draw(torch.from_numpy(turns(mine, scene.questions.samples)), rng)
+    clipped: FloatArray = np.clip(pictures.numpy(), 0, 1)
+    return clipped
+
+
+Shown = tuple[torch.Tensor, torch.Tensor]
+
+
+def _until(portraits: Portraits, victim: int, number: int) -> Shown:
+    """Representatives of the victim and of the others, of all rounds so far.
+
+    Those of early rounds are the clearest: the longer a model is trained, the less its updates say about pictures.
+    """
+    seen = portraits.round <= number
+    mine, others = seen & (portraits.who == victim), seen & (portraits.who != victim)
+    return torch.from_numpy(portraits.images[mine]), torch.from_numpy(portraits.images[others])
+
+
+def _wanted(classes: int, mine: IntArray, count: int, rng: np.random.Generator) -> torch.Tensor:
+    """Categories to draw: half of them those of the victim, half of them any."""
+    any_of_them = rng.integers(classes, size=count)
+    return torch.from_numpy(np.where(rng.random(count) < 0.5, rng.choice(mine, count), any_of_them))
+
+
+def _criticise(
+    critic: Discriminator,
+    adam: torch.optim.Optimizer,
+    generator: Drawn,
+    real: torch.Tensor,
+    shown: Shown | None,
+    wanted: torch.Tensor,
+    rng: np.random.Generator,
+) -> None:
+    """D minimises L_real + L_id, on as much of every kind: auxiliary and generated, the victim's and the others'."""
+    with torch.no_grad():
+        fake = generator.draw(wanted, rng)
+    picked = real[torch.from_numpy(rng.integers(len(real), size=len(wanted)))]
+    parts = [picked, fake]
+    if shown is not None:
+        parts += [images[torch.from_numpy(rng.integers(len(images), size=len(wanted)))] for images in shown]
+    _, reality, identity = critic(torch.cat(parts))
+    n = len(wanted)
+    # One-sided smoothing (Salimans et al., 2016): a discriminator that is sure teaches nothing.
+    loss = _should(reality[:n], 0.9) + _should(reality[n : 2 * n], 0.0)
+    if shown is not None:
+        loss = loss + _should(identity[2 * n : 3 * n], 0.9) + _should(identity[3 * n :], 0.1)
+    adam.zero_grad()
+    torch.autograd.backward(loss)
+    adam.step()
+
+
+def _improve(
+    critic: Discriminator,
+    adam: torch.optim.Optimizer,
+    generator: Drawn,
+    identified: bool,
+    wanted: torch.Tensor,
+    rng: np.random.Generator,
+) -> None:
+    """G minimises L_cat - L_real + L_id, for the victim and for others."""
+    category, reality, identity = critic(generator.draw(wanted, rng))
+    loss = F.cross_entropy(category, wanted) + _should(reality, 1.0)
+    if identified:
+        others = critic(generator.draw(wanted, rng, victim=False))
+        loss = loss + _should(identity, 1.0)
+        loss = loss + F.cross_entropy(others[0], wanted) + _should(others[1], 1.0) + _should(others[2], 0.0)
+    adam.zero_grad()
+    torch.autograd.backward(loss)
+    adam.step()
+
+
+def _should(logits: torch.Tensor, target: float) -> torch.Tensor:
+    return F.binary_cross_entropy_with_logits(logits, torch.full_like(logits, target))

@@ -1,0 +1,67 @@
+"""A variant of mGAN-AI that works in a minute on one core. It is not the paper's algorithm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+from msgspec import Meta
+
+from fedleak.attacks.reconstruct.decoder import Mapped, learnt
+from fedleak.attacks.reconstruct.mgan import Loop, reconstruct
+from fedleak.attacks.reconstruct.representatives import Inversion
+from fedleak.attacks.reconstruct.scene import Scene, spread
+from fedleak.core import Power, Sight, Task
+from fedleak.games.game import Claims, Questions
+from fedleak.trace.prior import Prior
+from fedleak.views.view import View
+
+__all__ = ["MganPrior"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MganPrior(Loop):
+    """mGAN-AI's losses on a generator that could draw before: a variant, not the algorithm of Song et al. (2020).
+
+    Theirs trains a generator from nothing, which takes GPUs and many thousands of steps. Here a conditional VAE learns
+    from the auxiliary set to draw, its decoder is frozen, and a small network before it learns from the discriminator's
+    reality, category and identity which pictures to draw for the victim. Whatever it claims is of the auxiliary set's
+    kind, so it cannot show what no auxiliary picture shows. `identity = false` leaves out the task of identity, and
+    with it everything that is personal.
+    """
+
+    name: ClassVar[str] = "mgan-prior"
+    summary: ClassVar[str] = (
+        "Learns from public pictures to draw, then which pictures to draw for this device: such as its messages tell "
+        "from other devices' (a quicker variant of mGAN-AI)."
+    )
+    game: ClassVar[str] = "reconstruct"
+    needs: ClassVar[Sight] = Sight.SNAPSHOTS | Sight.UPDATES | Sight.LINKS
+    powers: ClassVar[Power] = Power.NONE
+    tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY,)
+
+    identity: Annotated[bool, Meta(description="train with the task of identity; false: the ablation")] = True
+    early: Annotated[int, Meta(ge=1, description="first rounds whose representatives tell the victim from others")] = 4
+    rounds: Annotated[
+        int, Meta(ge=1, description="rounds of the victim, evenly over the run, whose models become discriminators")
+    ] = 6
+    iterations: Annotated[int, Meta(ge=1, description="steps of the search for representatives")] = 30
+    pretraining: Annotated[int, Meta(ge=1, description="steps of the VAE on the auxiliary set")] = 1200
+    steps: Annotated[int, Meta(ge=1, description="steps of the discriminator, and of the mapper, in a round")] = 60
+    rate: Annotated[float, Meta(gt=0, description="learning rate of Adam for the mapper")] = 2e-3
+    critic_rate: Annotated[float, Meta(gt=0, description="learning rate of Adam for the discriminator")] = 1e-3
+
+    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Claims:
+        """One decoder for all, one mapper for each victim."""
+        scene = Scene(view, questions)
+        given = scene.questions
+        decoder = learnt(given.auxiliary, scene.shape, given.classes, self.pretraining, rng)
+        first = sorted({n for victim in scene.victims for n in scene.rounds(victim)[: self.early]})
+        portraits = scene.portraits(Inversion(iterations=self.iterations), first, rng) if self.identity else None
+        claims = np.empty((len(questions), given.samples, *scene.shape), dtype=np.float32)
+        for place, victim in enumerate(scene.victims):
+            own = scene.rounds(victim)[self.early - 1 :] if self.identity else scene.rounds(victim)
+            own = spread(own or scene.rounds(victim)[-1:], self.rounds)
+            claims[place] = reconstruct(scene, victim, Mapped(decoder, rng), own, portraits, self, rng)
+        return claims

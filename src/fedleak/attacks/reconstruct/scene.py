@@ -1,0 +1,167 @@
+"""What every reconstruction starts from: the model, who the victims are, their classes, everybody's representatives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from fedleak.attacks.reconstruct.labels import present, slots
+from fedleak.attacks.reconstruct.representatives import Inversion, representatives
+from fedleak.attacks.shadow import rebuilt
+from fedleak.core import FloatArray, IntArray, Params
+from fedleak.errors import AttackError
+from fedleak.federation.model import Model
+from fedleak.games.game import Questions
+from fedleak.games.reconstruct import PictureQuestions
+from fedleak.views.view import View
+
+__all__ = ["Scene", "Portraits", "model_of", "turns", "spread"]
+
+_EARLY = 5  # rounds from which classes are read: later on, what is well known pushes nothing any more
+
+
+@dataclass(frozen=True, slots=True)
+class Portraits:
+    """Representatives of all clients in some rounds."""
+
+    images: FloatArray  # (pictures, *shape)
+    who: IntArray  # handle of the client that each one stands for
+    labels: IntArray
+    round: IntArray
+
+    def of(self, handle: int, *, others: bool = False) -> tuple[FloatArray, IntArray]:
+        """The pictures of one client, or of all others, with their classes."""
+        kept = (self.who != handle) if others else (self.who == handle)
+        return self.images[kept], self.labels[kept]
+
+
+class Scene:
+    """A view of a run with what follows from it for every victim.
+
+    `links` says which updates come from one device, for who cannot see it (a number for each update).
+    """
+
+    def __init__(self, view: View, questions: Questions, links: IntArray | None = None) -> None:
+        assert isinstance(questions, PictureQuestions)
+        self.view, self.questions = view, questions
+        self.model = model_of(view)
+        self.shape = questions.shape
+        self.handle = view.updates.handle.astype(np.int64) if links is None else links
+        self.clients = np.unique(self.handle)
+        if len(self.clients) < 2:
+            raise AttackError("only one client sent updates, so there is nobody to tell the victim from")
+        self.victims = [int(self.handle[row]) for row in questions.updates]
+
+    def rows(self, handle: int) -> IntArray:
+        """The updates of a client, in the order of their rounds."""
+        mine = np.flatnonzero(self.handle == handle)
+        return mine[np.argsort(self.view.updates.round[mine], kind="stable")]
+
+    def rounds(self, handle: int) -> list[int]:
+        """The rounds in which a client sent something."""
+        found: list[int] = self.view.updates.round[self.rows(handle)].tolist()
+        return found
+
+    def update(self, rows: IntArray) -> Params:
+        """Some updates: layer -> (rows, size)."""
+        return {layer.name: self.view.updates.layer(layer.name)[rows] for layer in self.view.layout}
+
+    def start(self, row: int) -> Params:
+        """The weights from which an update was trained."""
+        return self.view.started_from(int(self.handle[row]), int(self.view.updates.round[row]))
+
+    def local(self, row: int) -> Params:
+        """The model as a device had it after training: what it was sent, and its update."""
+        before = self.start(row)
+        return {name: values + self.view.updates.layer(name)[row] for name, values in before.items()}
+
+    @cached_property
+    def shares(self) -> Mapping[int, FloatArray]:
+        """How much of each client's data every class makes up, read from its first updates."""
+        found = {}
+        for handle in self.clients.tolist():
+            early = self.rows(handle)[:_EARLY]
+            mean = present(self.view.layout, self.update(early)).shares.mean(axis=0)[: self.questions.classes]
+            # A class that one update of several hints at is none.
+            mean = np.where(mean >= max(0.05, 0.2 * float(mean.max())), mean, 0)
+            found[handle] = (mean / mean.sum()).astype(np.float32)
+        return found
+
+    def classes(self, handle: int) -> IntArray:
+        """The classes that a client seems to have."""
+        return np.flatnonzero(self.shares[handle])
+
+    def portraits(
+        self, settings: Inversion, rounds: Sequence[int], rng: np.random.Generator, only: Sequence[int] | None = None
+    ) -> Portraits:
+        """Representatives of all clients (or `only` some) in these rounds, each from the model that it was sent.
+
+        A search starts from noise in every round: warm starts would make all rounds one picture.
+        """
+        wanted = self.clients if only is None else np.asarray(only, dtype=np.int64)
+        images, who, labels, when = [], [], [], []
+        for number in rounds:
+            rows = np.flatnonzero((self.view.updates.round == number) & np.isin(self.handle, wanted))
+            alone = np.isin(self.handle[rows], list(self.view.isolated))
+            for group in (rows[~alone], *(rows[alone][:, None])):
+                moved = group[self._moves(group)]
+                if not len(moved):
+                    continue
+                table = np.stack([self.shares[int(handle)] for handle in self.handle[moved]])
+                found = representatives(
+                    self.model,
+                    self.start(int(moved[0])),
+                    self.update(moved),
+                    settings,
+                    shape=self.shape,
+                    rng=rng,
+                    labels=slots(table, settings.per_class)[0],
+                    lr=float(self.view.settings["lr"]),
+                )
+                client, place = np.nonzero(found.labels >= 0)
+                images.append(found.images[client, place])
+                labels.append(found.labels[client, place])
+                who.append(self.handle[moved][client])
+                when.append(np.full(len(client), number))
+        if not images:
+            raise AttackError("no client sent an update that is not zero in these rounds; nothing can be told of them")
+        return Portraits(np.concatenate(images), *(np.concatenate(part) for part in (who, labels, when)))
+
+    def _moves(self, rows: IntArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Which updates are not all zeros."""
+        largest = [np.abs(values).max(axis=1) for values in self.update(rows).values()]
+        moves: np.ndarray[tuple[int], np.dtype[np.bool_]] = np.max(largest, axis=0) > 0
+        return moves
+
+
+def model_of(view: View) -> Model:
+    """The shared model, to compute with."""
+    model = rebuilt(view)
+    if model is None:
+        raise AttackError(
+            "this trace does not say how the model is built (or it is one of the user's own, or a defence changed it), "
+            "so nobody can compute with it; choose a model of Fedleak's"
+        )
+    return model
+
+
+def turns(classes: IntArray, count: int) -> IntArray:
+    """So many classes, in turns.
+
+    >>> turns(np.array([3, 5]), 5).tolist()
+    [3, 5, 3, 5, 3]
+    """
+    return np.resize(classes, count)
+
+
+def spread(rounds: Sequence[int], count: int) -> list[int]:
+    """So many rounds, or all, evenly from the first to the last.
+
+    >>> spread([1, 2, 3, 4, 5, 6, 7], 3)
+    [1, 4, 7]
+    """
+    places = np.unique(np.linspace(0, len(rounds) - 1, min(count, len(rounds))).round().astype(int))
+    return [rounds[place] for place in places.tolist()]
