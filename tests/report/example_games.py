@@ -11,6 +11,7 @@ import numpy as np
 from example_audit import NOISE, example
 
 from fedleak.games.extract import Extract
+from fedleak.games.link import Link
 from fedleak.score.detail import detail
 from fedleak.score.result import Analysis, Audit, Detail, Figure, Score, Series, Utility
 from fedleak.score.score import Played, applies, measure, verdict
@@ -21,6 +22,7 @@ GAMES = {
     "match": ("Did these two updates come from the same person?", ("ap", "auc")),
     "profile": ("Does this update come from somebody who fits the profile?", ("ap", "p5", "p10")),
     "attribute": ("Which group does the sender of this update belong to?", ("top1", "ap")),
+    "link": ("Which of these anonymous updates come from the same device?", Link.metrics),
     "extract": (
         "What is the secret of this device's owner?",
         (*Extract.metrics, *Extract.distances),
@@ -86,6 +88,17 @@ def _match(skill: float, rng: np.random.Generator, seed: int) -> Played:
     return Played(seed, claims[:, None].astype(np.float32), right, ("same",), "match", who, PEOPLE)
 
 
+def _link(skill: float, rng: np.random.Generator, seed: int) -> Played:
+    """Ten devices, all of which take part in the rounds 1, 2 and 6."""
+    gap, first, second = (part.ravel() for part in np.meshgrid([1, 5], np.arange(10), np.arange(10), indexing="ij"))
+    right = (first == second).astype(np.int64)
+    claims = rng.normal(size=len(right)) + skill * (right - 0.5)
+    search = np.stack([gap, 10 * gap + first], axis=1)
+    who = np.stack([first, second], axis=1)
+    people = tuple(f"{seed}/{name}" for name in PEOPLE)
+    return Played(seed, claims[:, None].astype(np.float32), right, ("same",), "link", who, people, gallery=search)
+
+
 def _profile(skill: float, rng: np.random.Generator, seed: int) -> Played:
     who = np.repeat(np.arange(30), 6)
     right = (who < 6).astype(np.int64)
@@ -115,6 +128,7 @@ def _extract(skill: float, rng: np.random.Generator, seed: int) -> Played:
 _PLAYS: Mapping[str, Callable[[float, np.random.Generator, int], Played]] = {
     "identify": _identify,
     "match": _match,
+    "link": _link,
     "profile": _profile,
     "attribute": _attribute,
     "extract": _extract,

@@ -16,11 +16,11 @@ import jinja2
 import msgspec
 from markupsafe import Markup
 
-from fedleak.report import analysis_figures, figures, metrics, reading, telling, tradeoff, words
+from fedleak.report import analysis_figures, figures, gaps, metrics, reading, telling, tradeoff, words
 from fedleak.report.reading import Run, Scene, scenes
 from fedleak.score.guarded import Effect, Promise
 from fedleak.score.records import PLACES
-from fedleak.score.result import Analysis, Audit, Detail, Figure, PerRecord, PerUser, PerValue, Score
+from fedleak.score.result import Analysis, Audit, Detail, Figure, Grid, PerRecord, PerUser, PerValue, Quality, Score
 from fedleak.trace.files import private_folder, write_atomic
 
 __all__ = ["write", "render"]
@@ -42,6 +42,8 @@ class Evidence:
     values: tuple[PerValue, ...]
     guesses: tuple[tuple[int, Score, Score], ...]  # how many; the share of secrets among them; the smallest distance
     records: tuple[PerRecord, ...]
+    quality: tuple[Quality, ...]
+    grids: tuple[Grid, ...]
 
 
 def write(audit: Audit, path: Path) -> Path:
@@ -128,6 +130,7 @@ def _scene(scene: Scene, name: str, audit: Audit) -> Mapping[str, Any]:
         "weighed": weighed,
         "trade_off": analysis_figures.draw(f"{name}-trade", tradeoff.figure(weighed)) if weighed else None,
         "prices": tradeoff.rows(weighed) if weighed else [],
+        "gaps": analysis_figures.draw(f"{name}-gaps", apart) if (apart := gaps.figure(scene)) else None,
         "comparison": figures.comparison(f"{name}-compare", scene),
         "attacks": [(attack, _evidence(scene, attack, f"{name}-a{i}")) for i, attack in enumerate(scene.attacks)],
     }
@@ -175,6 +178,8 @@ def _evidence(scene: Scene, attack: str, name: str) -> list[Evidence]:
                 values=tuple(detail.values) if detail else (),
                 guesses=guesses,
                 records=tuple(detail.records) if detail else (),
+                quality=tuple(detail.quality) if detail else (),
+                grids=tuple(detail.grids) if detail else (),
             )
         )
     return found
