@@ -22,6 +22,6 @@ def command(folder: Path) -> int:
     Example:
       fedleak report results/
     """
-    result = json.read(folder)
+    result = json.with_pictures(json.read(folder), folder)
     pipeline.report(result, folder)
     return conclude(result, folder)

@@ -59,7 +59,8 @@ def read(path: Path, *, full: bool = False) -> Plan:
 
 def parse(text: str, source: str = "plan", change: Mapping[str, Any] | None = None) -> Plan:
     """Check the text of a plan; `source` is named in errors, and `change` replaces keys of it."""
-    raw = merged(toml(text, source), change or {})
+    # A change to None takes a key away; TOML itself has no such value.
+    raw = {key: value for key, value in merged(toml(text, source), change or {}).items() if value is not None}
     for key in raw:
         if key not in _TOP:
             raise PlanError(f"{source}: unknown key '{key}'{did_you_mean(key, _TOP)}")

@@ -10,16 +10,17 @@ from typing import Any
 import msgspec
 
 from fedleak.errors import TraceError
-from fedleak.score.result import SCHEMA, Audit, Score
+from fedleak.score.result import SCHEMA, Audit, Detail, Grid, Score
 from fedleak.trace.files import private_folder, read_whole, write_atomic
 
-__all__ = ["NAME", "encode", "write", "read"]
+__all__ = ["NAME", "encode", "write", "read", "with_pictures"]
 
 NAME = "results.json"
+PICTURES = "pictures.json"
 
 _METRICS = (
     *("ap", "top1", "top5", "top10", "top20", "top50", "extracted", "attributed", "auc", "p5", "p10", "unseen"),
-    *("gap1", "gap2", "gap5", "gap10", "gap20", "matched"),
+    *("gap1", "gap2", "gap5", "gap10", "gap20", "matched", "nearest", "specific", "property"),
 )
 
 
@@ -30,10 +31,32 @@ class _Version(msgspec.Struct):
 def write(audit: Audit, folder: Path) -> Path:
     """Write an audit's result whole or not at all, readable by its owner only: it names people."""
     folder = Path(folder)
-    content = encode(audit)
+    content = encode(msgspec.structs.replace(audit, details=[_unseen(detail) for detail in audit.details]))
     private_folder(folder)
     write_atomic(folder / NAME, content)
+    # Pictures of people's data do not belong into a file that is passed on.
+    if any(detail.grids for detail in audit.details):
+        write_atomic(folder / PICTURES, msgspec.json.encode([detail.grids for detail in audit.details]))
     return folder / NAME
+
+
+def _unseen(detail: Detail) -> Detail:
+    return msgspec.structs.replace(detail, grids=[])
+
+
+def with_pictures(audit: Audit, folder: Path) -> Audit:
+    """The audit with the pictures that were kept beside it, where they still belong to it."""
+    path = Path(folder) / PICTURES
+    if not path.exists():
+        return audit
+    try:
+        kept = msgspec.json.decode(read_whole(path), type=list[list[Grid]])
+    except msgspec.DecodeError as error:
+        raise TraceError(f"{path} is damaged ({error}); delete it, or run `fedleak score` to make it again") from error
+    if len(kept) != len(audit.details):
+        return audit
+    shown = [msgspec.structs.replace(d, grids=grids) for d, grids in zip(audit.details, kept, strict=True)]
+    return msgspec.structs.replace(audit, details=shown)
 
 
 def encode(audit: Audit) -> bytes:

@@ -55,6 +55,24 @@ _METRICS = {
         "How often the attacker says rightly whether two updates of different rounds come from one device, with a "
         "threshold that it fixed beforehand; pairs of one device and of two weigh the same. Guessing gives one half.",
     ),
+    "nearest": (
+        "pictures nearest to the victim",
+        "nearest",
+        "Of the reconstructed pictures, the share whose nearest real picture is the victim's, with as many pictures of "
+        "every client to choose from. Chance is to be given another victim's reconstructions.",
+    ),
+    "specific": (
+        "pictures nearer to the victim than to others of the class",
+        "specific",
+        "Of the reconstructed pictures, the share that is nearer to the victim's pictures of the same class than to as "
+        "many of other people's. Knowing a victim's classes does not help here; one half is nothing personal.",
+    ),
+    "property": (
+        "pictures with the victim's property",
+        "property",
+        "Of the reconstructed pictures, the share in which a judge, trained on people who took no part, sees the "
+        "property that the victim's pictures have. Chance is never below drawing the commonest one for everybody.",
+    ),
     "unseen": (
         "average precision of finding strangers",
         "unseen",

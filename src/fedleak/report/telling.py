@@ -48,6 +48,8 @@ _SHOWN = (
     "distance1",
     "gap20",
     "matched",
+    "specific",
+    "property",
 )  # beside the headline metric; the others are in results.json
 _NARROW = {"extracted": "named", "attributed": "whose", "distance1": "edits"}
 _NOT_SHOWN = " No attack was shown to beat guessing."
@@ -105,6 +107,13 @@ def _found_again(again: Score, _: bool) -> str:
     )
 
 
+def _drawn(share: Score, _: bool) -> str:
+    return (
+        f"Of the pictures that the attack draws for a device, {percent(share.value)} are nearest to a picture of that "
+        f"device, out of {share.options} devices; drawn for another device it would be {percent(share.chance)}"
+    )
+
+
 # Game -> the metric that is easiest to grasp, and the sentence that says it.
 _TOLD: Mapping[str, tuple[str, Callable[[Score, bool], str] | None]] = {
     "identify": ("top1", _named),
@@ -113,6 +122,7 @@ _TOLD: Mapping[str, tuple[str, Callable[[Score, bool], str] | None]] = {
     "profile": ("p10", _fitted),
     "attribute": ("top1", _grouped),
     "extract": ("top1", _extracted),
+    "reconstruct": ("nearest", _drawn),
     "link": ("gap1", _found_again),
 }
 

@@ -18,6 +18,7 @@ from fedleak.plan.configure import plain
 from fedleak.plan.plan import Plan
 from fedleak.score.detail import detail
 from fedleak.score.guarded import Effect, Promise, Promised
+from fedleak.score.pictures import quality
 from fedleak.score.result import Audit, Detail, Finding, Score, Threat, Untested, Utility
 from fedleak.score.score import Measured, Played, applies, measure, verdict
 from fedleak.score.tradeoff import Price, tradeoffs
@@ -91,6 +92,9 @@ def assemble(plan: Plan, runs: Sequence[RunResult], seconds: float, effects: Seq
             seeds = [one.seed for one in played]
             scores += [score(plan, run, game, metric, measured[metric], seeds, labels, utility) for metric in measured]
             details.append(detail(played[0], labels, measured[game.metrics[0]].null))
+            if game.name == "reconstruct":
+                like = quality(played, plan.audit.level)
+                details[-1] = msgspec.structs.replace(details[-1], quality=like)
     first = base.facts[0]
     return Audit(
         title=plan.title,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedleak.score import naming, records, traits
+from fedleak.score.grids import grids
 from fedleak.score.played import Played
 from fedleak.score.ranking import Weights
 from fedleak.score.result import Claims, Detail, PerUser, PerValue
@@ -22,7 +23,7 @@ _BINS = 30  # of the histogram of claims
 
 def detail(played: Played, labels: Mapping[str, Any], null: Weights) -> Detail:
     """Summarise the claims of one run; `labels` says which (attack, adversary, game, defence, control)."""
-    recall, precision = ([], []) if played.game == "extract" else curve(played)
+    recall, precision = ([], []) if played.game in ("extract", "reconstruct") else curve(played)
     return Detail(
         **labels,
         recall=recall,
@@ -91,10 +92,15 @@ def _extract(played: Played) -> dict[str, Any]:
     return {"users": [], "confusion_users": [], "confusion": [], "records": records.near(played)}
 
 
+def _reconstruct(played: Played) -> dict[str, Any]:
+    return {"users": [], "confusion_users": [], "confusion": [], "grids": grids(played)}
+
+
 _PARTS: Mapping[str, Callable[[Played], dict[str, Any]]] = {
     "identify": _identify,
     "attribute": _attribute,
     "extract": _extract,
+    "reconstruct": _reconstruct,
 }
 
 

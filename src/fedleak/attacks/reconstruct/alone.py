@@ -40,7 +40,8 @@ class Representatives(Inversion):
         """Pictures of every class in every round; repeated where more are asked for."""
         scene = Scene(view, questions)
         claims = np.empty((len(questions), scene.questions.samples, *scene.shape), dtype=np.float32)
+        first = sorted({number for victim in scene.victims for number in scene.rounds(victim)[: self.rounds]})
+        portraits = scene.portraits(self, first, rng, scene.victims)
         for place, victim in enumerate(scene.victims):
-            images, _ = scene.portraits(self, scene.rounds(victim)[: self.rounds], rng, [victim]).of(victim)
-            claims[place] = np.resize(images, claims.shape[1:])
+            claims[place] = np.resize(portraits.of(victim)[0], claims.shape[1:])
         return claims

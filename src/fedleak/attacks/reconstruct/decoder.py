@@ -14,7 +14,8 @@ from fedleak.population.population import Examples
 
 __all__ = ["Decoder", "Mapped", "learnt"]
 
-_LATENT, _HIDDEN = 10, 160
+_LATENT, _HIDDEN = 6, 160
+_APART = 2.0  # weight of the divergence from the prior: what is drawn from must be where the auxiliary set is
 _BATCH, _RATE = 64, 1e-3
 
 
@@ -24,20 +25,20 @@ class Decoder(nn.Module):
     def __init__(self, shape: tuple[int, ...], classes: int) -> None:
         super().__init__()
         self.shape, self.classes, self.size = shape, classes, int(np.prod(shape))
-        self.draw = nn.Sequential(
-            nn.Linear(_LATENT + classes, _HIDDEN),
-            nn.ReLU(),
-            nn.Linear(_HIDDEN, 2 * _HIDDEN),
-            nn.ReLU(),
-            nn.Linear(2 * _HIDDEN, self.size),
-        )
+        self.first = nn.Linear(_LATENT + classes, _HIDDEN)
+        self.second = nn.Linear(_HIDDEN + classes, 2 * _HIDDEN)
+        self.last = nn.Linear(2 * _HIDDEN + classes, self.size)
         self.see = nn.Sequential(
             nn.Linear(self.size + classes, 2 * _HIDDEN), nn.ReLU(), nn.Linear(2 * _HIDDEN, 2 * _LATENT)
         )
 
     def forward(self, latent: torch.Tensor, category: torch.Tensor) -> torch.Tensor:
         """Logits of the pixels, (n, size)."""
-        logits: torch.Tensor = self.draw(torch.cat([latent, F.one_hot(category, self.classes).float()], dim=1))
+        # The category at every layer, so that the latent numbers need not carry any of it.
+        label = F.one_hot(category, self.classes).float()
+        hidden = torch.relu(self.first(torch.cat([latent, label], dim=1)))
+        hidden = torch.relu(self.second(torch.cat([hidden, label], dim=1)))
+        logits: torch.Tensor = self.last(torch.cat([hidden, label], dim=1))
         return logits
 
 
@@ -58,7 +59,7 @@ def learnt(auxiliary: Examples, shape: tuple[int, ...], classes: int, steps: int
             drawn = F.binary_cross_entropy_with_logits(logits, x[rows], reduction="sum")
             apart = 0.5 * (mean.square() + spread.exp() - spread - 1).sum()
             adam.zero_grad()
-            torch.autograd.backward((drawn + apart) / _BATCH)
+            torch.autograd.backward((drawn + _APART * apart) / _BATCH)
             adam.step()
     return decoder.requires_grad_(False).eval()
 

@@ -22,14 +22,17 @@ __all__ = ["ModelInversion"]
 
 @dataclass(frozen=True, kw_only=True)
 class ModelInversion:
-    """Climb to pictures that the victim's own model takes for one of its classes, from noise.
+    """Climb to pictures that the victim's own model takes for one of its classes, from the auxiliary set's mean.
 
     The attack was made for a model that is given; in a federation the strongest reading is the victim's model after its
-    last update, and the classes that its updates push (Song et al., 2020, section VII-D, use the shared model).
+    last update, the classes that its updates push, and the same auxiliary set that other attacks have (Song et al.,
+    2020, section VII-D, start from noise and use the shared model).
     """
 
     name: ClassVar[str] = "model-inversion"
-    summary: ClassVar[str] = "Changes noise until the device's model is sure to see one of the device's classes in it."
+    summary: ClassVar[str] = (
+        "Changes the mean picture of a class, as others have it, until the device's model is surest of the class."
+    )
     game: ClassVar[str] = "reconstruct"
     needs: ClassVar[Sight] = Sight.SNAPSHOTS | Sight.UPDATES | Sight.LINKS
     powers: ClassVar[Power] = Power.NONE
@@ -37,16 +40,20 @@ class ModelInversion:
 
     steps: Annotated[int, Meta(ge=1, description="steps of the ascent")] = 100
     rate: Annotated[float, Meta(gt=0, description="step of Adam, in pixel values")] = 0.05
+    noise: Annotated[float, Meta(ge=0, description="on the picture that the ascent starts from")] = 0.1
     smooth: Annotated[float, Meta(ge=0, description="weight of the total variation, in place of a denoiser")] = 1e-3
 
     def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Claims:
         """All pictures of a victim at once."""
         scene = Scene(view, questions)
+        auxiliary = scene.questions.auxiliary
+        means = np.stack([auxiliary.x[auxiliary.y == c].mean(axis=0) for c in range(scene.questions.classes)])
         claims = np.empty((len(questions), scene.questions.samples, *scene.shape), dtype=np.float32)
         for place, victim in enumerate(scene.victims):
             own = tensors(scene.model, scene.local(int(scene.rows(victim)[-1])))
             wanted = torch.from_numpy(turns(scene.classes(victim), len(claims[place])))
-            x = torch.from_numpy(rng.random(claims[place].shape, dtype=np.float32) * 0.5).requires_grad_()
+            noise = rng.normal(0.0, self.noise, claims[place].shape).astype(np.float32)
+            x = torch.from_numpy(np.clip(means[wanted.numpy()] + noise, 0, 1)).requires_grad_()
             adam = torch.optim.Adam([x], self.rate)
             with one_thread():
                 for _ in range(self.steps):

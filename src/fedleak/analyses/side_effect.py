@@ -1,0 +1,111 @@
+"""What does an active attack do to the model that everybody uses?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fedleak import pipeline
+from fedleak.analyses.analysis import Numbered
+from fedleak.core import number
+from fedleak.errors import PlanError
+from fedleak.federation.utility import evaluate, metric_of
+from fedleak.pipeline import Progress
+from fedleak.plan.plan import Plan
+from fedleak.plan.read import merged, parse
+from fedleak.population.prepare import prepare
+from fedleak.runs import runs
+from fedleak.score.result import Analysis, Figure, Series
+from fedleak.trace.reader import Trace
+from fedleak.training import fitting_model
+
+__all__ = ["SideEffect"]
+
+_POWERS = {"isolate": "active server", "join": "malicious participant"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SideEffect:
+    """Utility of the shared model round by round, with the tampering and without (Song et al., 2020, Figure 10).
+
+    A passive attack only looks, so it is the run without.
+    """
+
+    name: ClassVar[str] = "side-effect"
+    summary: ClassVar[str] = "What does an active attack do to the model that everybody uses?"
+
+    def check(self, plan: Plan) -> None:
+        """Refuse a plan in which nothing is done to the run."""
+        if not any(getattr(plan, power) is not None for power in _POWERS):
+            raise PlanError(
+                "analysis 'side-effect' needs a plan in which somebody interferes: a table [isolate] or [join]"
+            )
+
+    def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
+        """Train the same federation undisturbed, and measure both after every round."""
+        self.check(plan)
+        quiet = self._undisturbed(plan)
+        pipeline.train(plan, out, progress, jobs)
+        pipeline.train(quiet, out / "analyses" / self.name, Numbered(progress, "Undisturbed: "), jobs)
+        who = " and ".join(name for power, name in _POWERS.items() if getattr(plan, power) is not None)
+        curves = {
+            "passive (undisturbed)": self._curve(quiet, out / "analyses" / self.name),
+            who: self._curve(plan, out),
+        }
+        before, after = curves.values()
+        task = prepare(plan.dataset, plan.population, plan.seeds[0]).task
+        metric = metric_of(task).name
+        rounds = [float(n) for n in range(len(before))]
+        tail = max(1, len(before) // 4)
+        shaken = [float(np.abs(np.diff(curve[-tail - 1 :])).mean()) for curve in (before, after)]
+        return Analysis(
+            name=self.name,
+            title=self.summary,
+            text=(
+                f"{metric.capitalize()} of the shared model on the test set after every round, mean over "
+                f"{len(plan.seeds)} seed(s). Undisturbed, which is also what a passive attack leaves: "
+                f"{number(float(before[-tail:].mean()))} over the last {tail} rounds; with the {who}: "
+                f"{number(float(after[-tail:].mean()))}. From round to round it changes by "
+                f"{number(shaken[0])} and {number(shaken[1])} there."
+            ),
+            columns=["round", *curves],
+            rows=[[n, float(a), float(b)] for n, a, b in zip(rounds, before, after, strict=True)],
+            figures=[
+                Figure(
+                    kind="lines",
+                    title=f"{metric.capitalize()} of the shared model by round",
+                    x_label="round",
+                    y_label=metric,
+                    series=[Series(name=name, x=rounds, y=[float(v) for v in curve]) for name, curve in curves.items()],
+                )
+            ],
+        )
+
+    def _undisturbed(self, plan: Plan) -> Plan:
+        change: dict[str, Any] = {
+            **dict.fromkeys(_POWERS),
+            "attack": [{"name": "representatives"}],
+            "analysis": [],
+            "defence": [],
+            "game": [],
+            "audit": {"adversaries": ["server"], "controls": []},
+            "federation": {"centralised": False},
+        }
+        return parse(plan.text, plan.title, merged(plan.change, change))
+
+    def _curve(self, plan: Plan, out: Path) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """Utility after every round, from round 0, mean over seeds."""
+        found = []
+        for run in runs(plan, out):
+            if run.variant.label != "plain":
+                continue
+            prepared = prepare(plan.dataset, plan.population, run.seed)
+            model, trace = fitting_model(plan, prepared), Trace.open(run.folder / "trace")
+            found.append(
+                [evaluate(model, trace.snapshot(n), prepared.test, prepared.task) for n in range(trace.rounds + 1)]
+            )
+        mean: np.ndarray[Any, np.dtype[np.float64]] = np.mean(found, axis=0)
+        return mean
