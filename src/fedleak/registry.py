@@ -131,6 +131,7 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "labelled-updates": "fedleak.analyses.labelled:LabelledUpdates",
         "seen-users": "fedleak.analyses.seen:SeenUsers",
         "attribute-record": "fedleak.analyses.attribute_record:AttributeRecord",
+        "side-effect": "fedleak.analyses.side_effect:SideEffect",
         "disaggregate": "fedleak.analyses.disaggregate:Disaggregate",
     },
 }

@@ -10,7 +10,8 @@ device has nothing in common with its owner's prior data, so nothing can be foun
 the owner's signature, class mix and style, which the prior's pictures show, so an attack that finds nothing is broken.
 For attacks that train the shared model any further, the same is done with a real federation of made-up people; for
 attacks on records, with one of people who hold secrets (`fedleak.testing_records`), and for attacks that link
-updates, with one of clients with few classes each (`fedleak.testing_link`).
+updates, with one of clients with few classes each (`fedleak.testing_link`). Reconstructed pictures are marked against
+the data of the devices or of strangers (`fedleak.testing_reconstruct`).
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from fedleak.plan.plan import FederationPlan
 from fedleak.population.population import Examples, Share, User
 from fedleak.score.score import Measured, Played, measure
 from fedleak.testing_link import write_clients
+from fedleak.testing_reconstruct import VICTIMS, write_pictures
 from fedleak.testing_records import write_secrets
 from fedleak.trace.header import Header
 from fedleak.trace.prior import Background, Prior
@@ -53,6 +55,7 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "attribute": {"attribute": "group"},
     "profile": {"trait": "marked"},
     "cross-modal": {"learn_from": "everyone"},
+    "reconstruct": {"victims": VICTIMS, "samples": 8},
 }
 LAYOUT: Layout = (
     Layer("hidden", (("weight", (8, INPUTS)), ("bias", (8,)))),
@@ -80,6 +83,8 @@ def check_attack(attack: Attack, folder: Path) -> None:
         metric = "top1" if attributes else "extracted"
     if attack.game == "link":
         write, metric = write_clients, "gap1"
+    if attack.game == "reconstruct":
+        write, metric = partial(write_pictures, power=attack.powers), "nearest"
     planted = [write(folder / f"planted-{seed}", seed, leak=True) for seed in range(2)]
     before = digest(planted[0])
     first, again = play(attack, adversary, planted[0], 0), play(attack, adversary, planted[0], 0)
@@ -88,7 +93,9 @@ def check_attack(attack: Attack, folder: Path) -> None:
     if digest(planted[0]) != before:
         raise ContractBroken(f"{attack.name}: the trace was changed")
     found = measured([first, play(attack, adversary, planted[1], 1)], metric)
-    if found.low <= found.chance:
+    # Who sees nobody's update cannot tell one device's data from another's, and must not seem to.
+    blind = attack.game == "reconstruct" and Sight.UPDATES not in attack.needs
+    if (found.low <= found.chance) != blind:
         raise ContractBroken(f"{attack.name}: a planted leak was not found ({told(found, metric)})")
     nulls = [write(folder / f"null-{seed}", seed, leak=False) for seed in range(4)]
     nothing = measured([play(attack, adversary, trace, seed) for seed, trace in enumerate(nulls)], metric)
@@ -144,6 +151,8 @@ def play(attack: Attack, adversary: Adversary, run: Path, seed: int, *, shuffled
         people,
         questions.choices,
         gallery=answers.gallery,
+        evidence=answers.evidence,
+        judged=answers.judged,
     )
 
 

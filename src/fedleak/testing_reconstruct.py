@@ -1,0 +1,105 @@
+"""The trace that reconstructions are held to: a small federation of clients with digits of two classes each.
+
+With a leak, pictures are marked against what the devices trained on. Without, the truth names the data of people who
+took no part: what is found then is not there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+from fedleak.core import Params, Power, Task, UserId, derive
+from fedleak.federation.federation import Device, Round, devices, initial, train
+from fedleak.federation.joined import ClassGan, Joined
+from fedleak.federation.model import Signature
+from fedleak.federation.models.strided import StridedCnn
+from fedleak.federation.tampering import NOTHING, Tampering
+from fedleak.plan.configure import plain
+from fedleak.plan.plan import FederationPlan, JoinPlan, PopulationPlan
+from fedleak.population.datasets.mnist_clients import MnistClients
+from fedleak.population.prepare import Prepared, prepare
+from fedleak.trace.evidence import Evidence
+from fedleak.trace.header import Header
+from fedleak.trace.prior import Background, Prior
+from fedleak.trace.truth import Truth
+from fedleak.trace.writer import TraceWriter
+
+__all__ = ["write_pictures"]
+
+CLIENTS, VICTIMS = 8, 6
+DATA = MnistClients(source="digits", clients=2 * CLIENTS, examples=24, classes=2, auxiliary=600)
+ARCHITECTURE = StridedCnn(channels=(4, 8), strides=(2, 1), activation="elu")
+PLAN = FederationPlan(rounds=4, fraction=1.0, batch=8, lr=0.05)
+JOIN = JoinPlan(fakes=12, own=12, width=0.1)
+SHAPE, CLASSES = (1, 8, 8), 10
+
+
+def write_pictures(folder: Path, seed: int, *, leak: bool, power: Power = Power.NONE) -> Path:
+    """Record the federation of a seed, with people's own data as the truth or with strangers'."""
+    prepared, members, told, start, rounds = _trained(seed, power)
+    evidence = Evidence.of(prepared)
+    if not leak:
+        strangers = evidence.bystanders.examples[:CLIENTS]
+        evidence = replace(evidence, held=replace(evidence.held, examples=strangers))
+    users = {share.user.id: share.user for share in prepared.shares}
+    Truth(
+        users=tuple(users),
+        device_user={device.id: device.user for device in members if device.user in users},
+        attributes={user.id: user.attributes for user in users.values()},
+        evidence=evidence,
+    ).save(folder / "truth")
+    assert prepared.public is not None
+    Prior(
+        candidates=(),
+        examples=(),
+        task=prepared.task,
+        outputs=prepared.outputs,
+        background=Background(examples=prepared.public, shows={}),
+    ).save(folder / "prior")
+    outputs = CLASSES + (Power.JOIN in power)
+    header = Header(
+        fingerprint=f"contract pictures-{seed}-{leak}-{power}",
+        rounds=PLAN.rounds,
+        task=Task.CLASSIFY,
+        model="strided-cnn",
+        layout=ARCHITECTURE.build(Signature(Task.CLASSIFY, SHAPE, outputs)).layout,
+        devices=tuple(device.id for device in members),
+        shadow=tuple(device.shadow for device in members),
+        settings={
+            **plain(PLAN),
+            "architecture": plain(ARCHITECTURE),
+            "input_shape": list(SHAPE),
+            "outputs": outputs,
+        },
+        tampering=told,
+    )
+    writer = TraceWriter.open(folder / "trace", header)
+    writer.start(start)
+    for done in rounds:
+        writer.append(done)
+    return folder
+
+
+@cache
+def _trained(
+    seed: int, power: Power
+) -> tuple[Prepared, tuple[Device, ...], tuple[dict[str, object], ...], Params, list[Round]]:
+    """Train once for all attacks that are held to it, with and without a leak."""
+    prepared = prepare(DATA, PopulationPlan(prior="none", users=CLIENTS), seed)
+    members = devices(prepared.shares, seed)
+    model = ARCHITECTURE.build(Signature(Task.CLASSIFY, SHAPE, CLASSES + (Power.JOIN in power)))
+    tampering, told = NOTHING, tuple[dict[str, object], ...]()
+    if Power.ISOLATE in power:
+        chosen = derive(seed, "contract isolate").choice(len(members), VICTIMS, replace=False).tolist()
+        tampering = Tampering(isolated=tuple(sorted(chosen)))
+        told = ({"power": "isolate", "devices": sorted(members[index].id for index in chosen)},)
+    if Power.JOIN in power:
+        joined = Joined(ClassGan(model, SHAPE, CLASSES, JOIN, seed), len(members), prepared.public)
+        blank = prepared.shares[0].private.take([0] * (JOIN.fakes + JOIN.own))
+        members = (*members, Device("d-joined", UserId("adversary"), -1, blank))
+        tampering = Tampering(newcomer=joined)
+        told = ({"power": "join", "device": "d-joined", "seed": seed, **plain(JOIN)},)
+    rounds = list(train(model, members, PLAN, (), None, seed, tampering=tampering))
+    return prepared, members, told, initial(model, seed), rounds
