@@ -119,6 +119,11 @@ def test_masked_sums_train_the_same_model_and_record_noise() -> None:
         assert b.updates["fc1"].std() == pytest.approx(1 / np.sqrt(3), rel=0.2)
 
 
+def test_masked_updates_come_without_their_sizes(tmp_path: Path) -> None:
+    assert View(film(tmp_path / "open"), SERVER).updates.size is not None
+    assert View(film(tmp_path / "masked", SecureAggregation()), SERVER).updates.size is None
+
+
 def test_who_drops_out_is_told_and_counts_for_nothing() -> None:
     rounds = run(SecureAggregation(dropout=0.4), plan=replace(PLAN, fraction=1.0, rounds=20))
     assert any(done.dropped for done in rounds)

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedleak.core import FloatArray, IntArray, Layout, Params, Power, Sight, Task, words
+from fedleak.defences.secure_aggregation import SecureAggregation
 from fedleak.defences.shuffle import Shuffle
 from fedleak.errors import NotVisible, TraceError
 from fedleak.federation.hooks import Defence
@@ -34,7 +35,7 @@ _OPENS: Mapping[Sight, frozenset[str]] = {
 
 # What a defence of the run keeps from everybody, whatever their sights. Known here by name: what a trace names is never
 # loaded.
-_HIDES: Mapping[Any, Sight] = {Shuffle.name: Shuffle.hides}
+_HIDES: Mapping[Any, Sight] = {defence.name: defence.hides for defence in (Shuffle, SecureAggregation)}
 
 
 class View:
