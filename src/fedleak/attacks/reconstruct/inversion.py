@@ -38,8 +38,8 @@ class ModelInversion:
     powers: ClassVar[Power] = Power.NONE
     tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY,)
 
-    steps: Annotated[int, Meta(ge=1, description="steps of the ascent")] = 100
-    rate: Annotated[float, Meta(gt=0, description="step of Adam, in pixel values")] = 0.05
+    steps: Annotated[int, Meta(ge=1, description="steps of the ascent")] = 40
+    rate: Annotated[float, Meta(gt=0, description="step of Adam, in pixel values")] = 0.01
     noise: Annotated[float, Meta(ge=0, description="on the picture that the ascent starts from")] = 0.1
     smooth: Annotated[float, Meta(ge=0, description="weight of the total variation, in place of a denoiser")] = 1e-3
 

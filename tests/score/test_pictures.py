@@ -1,0 +1,139 @@
+"""Marks for pictures: the victim's own are found, others' are at chance, and noise is not taken for a picture."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedleak.core import FloatArray, IntArray, derive
+from fedleak.score.grids import grids
+from fedleak.score.judge import garbage, judge
+from fedleak.score.pictures import inception, quality
+from fedleak.score.score import Measured, Played, measure
+from fedleak.testing_reconstruct import CLIENTS, SHAPE, write_pictures
+from fedleak.trace.truth import Truth
+
+SAMPLES = 12
+
+
+@pytest.fixture(scope="module")
+def truth(tmp_path_factory: pytest.TempPathFactory) -> Truth:
+    return Truth.load(write_pictures(tmp_path_factory.mktemp("run"), 0, leak=True) / "truth")
+
+
+def played(truth: Truth, whose: IntArray, *, noise: float = 0.05) -> Played:
+    """Claims for every client: slightly noisy pictures of the client in `whose`."""
+    assert truth.evidence is not None
+    held, rng = truth.evidence.held, derive(0, "claims")
+    claims: FloatArray = np.stack(
+        [held.examples[person].x[rng.integers(len(held.examples[person]), size=SAMPLES)] for person in whose]
+    )
+    claims = np.clip(claims + rng.normal(0, noise, claims.shape), 0, 1).astype(np.float32)
+    everybody = np.arange(CLIENTS)
+    people = tuple(str(user) for user in held.candidates)
+    values = [truth.attributes[user]["rotation"] for user in held.candidates]
+    return Played(
+        0,
+        claims,
+        everybody,
+        (),
+        "reconstruct",
+        everybody,
+        people,
+        CLIENTS,
+        evidence=truth.evidence,
+        judged=("rotation", *values),
+    )
+
+
+def found(one: Played, metric: str) -> Measured:
+    return measure([one], metric, level=0.95, permutations=100)
+
+
+@pytest.mark.parametrize("metric", ["nearest", "specific"])
+def test_the_victims_own_pictures_are_found_and_another_clients_are_not(truth: Truth, metric: str) -> None:
+    own = found(played(truth, np.arange(CLIENTS)), metric)
+    assert own.value > 0.9 and own.low > own.chance
+    other = found(played(truth, np.roll(np.arange(CLIENTS), 1)), metric)
+    assert other.value < 0.2 and other.low <= other.chance
+
+
+def test_the_same_pictures_for_everybody_are_at_chance(truth: Truth) -> None:
+    for metric in ("nearest", "specific", "property"):
+        one = found(played(truth, np.zeros(CLIENTS, dtype=np.int64), noise=0.0), metric)
+        assert one.low <= one.chance, metric
+
+
+def test_the_property_is_seen_where_it_is(truth: Truth) -> None:
+    own = found(played(truth, np.arange(CLIENTS)), "property")
+    assert own.value > 0.6 and own.chance >= 0.25
+    assert not measure_applies(replace(played(truth, np.arange(CLIENTS)), judged=()))
+
+
+def measure_applies(one: Played) -> bool:
+    from fedleak.score.score import applies
+
+    return applies([one], "property")
+
+
+def test_the_judge_knows_pictures_and_rejects_what_shows_nothing(truth: Truth) -> None:
+    assert truth.evidence is not None
+    kept = judge(truth.evidence, None)
+    assert judge(truth.evidence, None) is kept
+    x = np.concatenate([e.x for e in truth.evidence.held.examples])
+    y = np.concatenate([np.asarray(e.y) for e in truth.evidence.held.examples])
+    answers = kept.categories(x)
+    assert (answers[:, :-1].argmax(axis=1) == y).mean() > 0.8
+    assert (answers.argmax(axis=1) < kept.classes).mean() > 0.8
+    assert (kept.categories(garbage(x, 200, derive(5))).argmax(axis=1) == kept.classes).mean() > 0.7
+
+
+def test_quality_tells_pictures_from_noise_and_many_from_one(truth: Truth) -> None:
+    real = {q.name: q for q in quality([played(truth, np.arange(CLIENTS))], 0.95)}
+    assert real["readable"].value > 0.7 and real["classes"].value > 0.6
+    assert real["inception"].low <= real["inception"].value <= real["inception"].high
+    noise = played(truth, np.arange(CLIENTS))
+    noise = replace(noise, claims=derive(1).random(noise.claims.shape).astype(np.float32))
+    assert {q.name: q.value for q in quality([noise], 0.95)}["readable"] < 0.2
+    one = played(truth, np.arange(CLIENTS))
+    same = replace(one, claims=np.repeat(one.claims[:, :1], SAMPLES, axis=1))
+    assert {q.name: q.value for q in quality([same], 0.95)}["diversity"] == pytest.approx(0.0, abs=1e-6)
+    assert real["diversity"].value > 0.2
+
+
+def test_the_inception_score_is_its_definition() -> None:
+    rng = np.random.default_rng(0)
+    answers = rng.dirichlet(np.full(4, 0.5), size=30)
+    mean = answers.mean(axis=0)
+    expected = np.exp(np.mean([np.sum(p * np.log(p / mean)) for p in answers]))
+    assert inception(answers) == pytest.approx(expected)
+
+
+def test_a_grid_shows_real_pictures_above_claims(truth: Truth) -> None:
+    import base64
+    import io
+
+    from PIL import Image
+
+    one = played(truth, np.arange(CLIENTS))
+    shown = grids(one)
+    assert [grid.user for grid in shown] == list(one.people[: len(shown)])
+    image = np.asarray(Image.open(io.BytesIO(base64.b64decode(shown[0].png))))
+    scale = image.shape[0] // (2 * (SHAPE[1] + 2))
+    first = image[: SHAPE[1] * scale : scale, : SHAPE[2] * scale : scale] / 255
+    assert truth.evidence is not None
+    assert np.allclose(first, truth.evidence.held.examples[0].x[0, 0], atol=1 / 255 + 1e-6)
+
+
+def test_evidence_survives_the_disk(truth: Truth, tmp_path: Path) -> None:
+    truth.save(tmp_path)
+    again = Truth.load(tmp_path)
+    assert again.evidence is not None and truth.evidence is not None
+    assert again.evidence.bystanders.attributes == truth.evidence.bystanders.attributes
+    assert all(
+        np.array_equal(a.x, b.x)
+        for a, b in zip(again.evidence.held.examples, truth.evidence.held.examples, strict=True)
+    )
