@@ -41,3 +41,20 @@ def test_a_bad_list_is_explained_with_its_place(table: str, message: str) -> Non
     with pytest.raises(PlanError, match=r"\[\[defence\]\]") as error:
         parse(TINY + f'[[defence]]\nname = "noise"\n{table}\n')
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ('name = "embedding-noise"\nsigma = [0.1, 1.0]', "[[defence]] 1, value 1: defence 'embedding-noise' acts on"),
+        (
+            'name = "dp-fedavg"\nnoise = 1.0\nwhere = "server"\nalso = [{name = "noise", sigma = 1.0}]',
+            "[[defence]] 1: defence 'dp-fedavg' cannot be combined like this",
+        ),
+        ('name = "clip"\nalso = [{name = "clip", bound = 1.0}]', "[[defence]] 1: defence 'clip' is there twice"),
+    ],
+)
+def test_defences_that_fit_neither_the_model_nor_each_other_are_refused(table: str, message: str) -> None:
+    with pytest.raises(PlanError, match=r"\[\[defence\]\]") as error:
+        parse(TINY + f"[[defence]]\n{table}\n")
+    assert message in str(error.value)

@@ -16,6 +16,7 @@ from fedleak.plan.alternatives import parts, written_out
 from fedleak.plan.configure import configure, convert, plain
 from fedleak.plan.plan import AuditPlan, FederationPlan, Plan, PopulationPlan, RecordPlan
 from fedleak.plan.powers import granted
+from fedleak.plan.together import check_together
 
 __all__ = ["read", "parse"]
 
@@ -91,6 +92,8 @@ def parse(text: str, source: str = "plan", change: Mapping[str, Any] | None = No
     games = chosen_games(top.get("game", []), attacks, source)
     alternatives = written_out(top.get("defence", []), source)
     defences = tuple(alternative(table, where) for where, table in alternatives)
+    for (where, _), chosen in zip(alternatives, defences, strict=True):
+        check_together(chosen, where, model)
     adversaries = tuple(named("adversary", name, f"{source} [audit] adversaries") for name in audit.adversaries)
     paired(attacks, adversaries, source)
     powers = granted(top, attacks, adversaries, games, source)
