@@ -131,7 +131,7 @@ def test_what_cannot_be_asked_is_refused_and_explained(run: Run) -> None:
         (np.full((5, 4, *SHAPE), 1.5), "not all between 0 and 1"),
     ],
 )
-def test_what_is_no_picture_is_refused(claims: np.ndarray, message: str) -> None:  # type: ignore[type-arg]
+def test_what_is_no_picture_is_refused(claims: np.ndarray, message: str) -> None:
     questions = PictureQuestions(
         updates=np.arange(5),
         options=(),

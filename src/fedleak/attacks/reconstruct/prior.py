@@ -52,9 +52,13 @@ class MganPrior(Loop):
     rate: Annotated[float, Meta(gt=0, description="learning rate of Adam for the mapper")] = 2e-3
     critic_rate: Annotated[float, Meta(gt=0, description="learning rate of Adam for the discriminator")] = 1e-3
 
+    def scene(self, view: View, questions: Questions) -> Scene:
+        """The run, with the links that this adversary sees."""
+        return Scene(view, questions)
+
     def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Claims:
         """One decoder for all, one mapper for each victim."""
-        scene = Scene(view, questions)
+        scene = self.scene(view, questions)
         given = scene.questions
         decoder = learnt(given.auxiliary, scene.shape, given.classes, self.pretraining, rng)
         first = sorted({n for victim in scene.victims for n in scene.rounds(victim)[: self.early]})
