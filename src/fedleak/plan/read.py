@@ -248,8 +248,8 @@ def fitting(games: Sequence[Any], population: PopulationPlan, audit: AuditPlan, 
             )
         if not game.needs_prior and population.prior != "none":
             raise PlanError(
-                f"{source} [population]: prior = '{population.prior}' would hand data of people to the adversary before "
-                f"game '{game.name}' asks for it; set prior = 'none'"
+                f"{source} [population]: prior = '{population.prior}' would hand data of people to the adversary "
+                f"before game '{game.name}' asks for it; set prior = 'none'"
             )
         for control in audit.controls:
             if control != "iid" and control not in game.controls:
