@@ -18,7 +18,6 @@ from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth
 from fedleak.views.view import View
 
-
 # Generators take long to train; what is small here is pictures and networks, so fewer steps do.
 QUICK = {"pretraining": 300, "steps": 20, "early": 2, "rounds": 2, "iterations": 15}
 SETTINGS: dict[str, dict[str, Any]] = {"mgan-prior": QUICK, "mgan-linked": QUICK}
