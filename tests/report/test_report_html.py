@@ -26,10 +26,12 @@ def test_every_game_has_its_own_columns_and_figures() -> None:
         ["average precision", "chance", "AUC"],
         ["average precision", "chance", "times chance", "best 10"],
         ["accuracy", "chance", "AP"],
+        ["found again in the next round", "chance", "times chance", "matched", "AUC"],
         ["top-1", "chance", "extracted", "attributed", "distance"],
     ]
     titles = re.findall(r"<svg[^>]*><title[^>]*>(.*?)</title>", source)
-    assert titles.count("Claims by the right answer") == 2 * 3  # match and profile, in three runs
+    assert titles.count("Claims by the right answer") == 3 * 3  # match, profile and link, in three runs
+    assert titles.count("Updates found again in a later round") == 1
     assert titles.count("Which group was taken for which") == 3
     assert titles.count("Who was taken for whom") == 3
     text = Page(source).text

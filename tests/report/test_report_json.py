@@ -206,6 +206,7 @@ def test_a_whole_audit_of_games_is_read_back(tmp_path: Path) -> None:
         "match": "ap",
         "profile": "ap",
         "attribute": "top1",
+        "link": "gap1",
         "extract": "top1",
     }
 

@@ -97,7 +97,7 @@ def test_a_multiple_of_one_half_is_never_given(games: Audit) -> None:
 def test_who_attacks_is_said_once_however_many_games_they_play(games: Audit) -> None:
     text = joined(shown(games))
     assert text.count("The server that runs the federation, curious but honest.") == 1
-    assert text.count("anonymous-server, as before") == 4
+    assert text.count("anonymous-server, as before") == 5
 
 
 def test_analyses_give_their_words_and_their_first_numbers(games: Audit) -> None:
