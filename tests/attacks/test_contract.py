@@ -19,7 +19,7 @@ from fedleak.trace.truth import Truth
 from fedleak.views.view import View
 
 # Generators take long to train; what is small here is pictures and networks, so fewer steps do.
-QUICK = {"pretraining": 300, "steps": 20, "early": 2, "rounds": 2, "iterations": 15}
+QUICK = {"pretraining": 200, "steps": 10, "early": 2, "rounds": 1, "iterations": 15}
 SETTINGS: dict[str, dict[str, Any]] = {"mgan-prior": QUICK, "mgan-linked": QUICK}
 SLOW = ("mgan-passive", "mgan-active")  # from nothing, and minutes even here
 
