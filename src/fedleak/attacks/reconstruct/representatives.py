@@ -30,8 +30,9 @@ __all__ = ["Inversion", "Found", "representatives"]
 class Inversion:
     """How representatives are sought.
 
-    The paper's L-BFGS needs fewer steps on a fresh model; on a trained one its line search is long, and 50 steps of
-    Adam come nearer to the data in a quarter of the time (docs/results/user-level.md).
+    The paper's L-BFGS does as well on a fresh model; on a trained one its line search is long, and the pictures that
+    Adam finds are nearer to the data. Unrolled steps come much nearer on a fresh model, and fail on a trained one
+    (docs/results/user-level.md).
     """
 
     optimizer: Annotated[
