@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import numpy as np
 
+from fedleak.score.guarded import Effect, Failure, Promise, Promised, Tradeoff
 from fedleak.score.result import Audit, Detail, Finding, PerUser, Score, Threat, Untested, Utility
+from fedleak.score.tradeoff import Price, tradeoffs
 
 ATTACKS = {
     "reid-mlp": "A small neural network learns from the known updates whose is whose (Orekondy et al., 2020).",
@@ -90,6 +93,13 @@ def example(users: int = 40, seed: int = 7, names: list[str] | None = None, **ch
         },
         "scores": scores,
         "details": details,
+        "effects": [
+            Effect(defence=NOISE, devices=8, same=0.0, cosine=0.7, norm=1.4, idle=False, text="It differs."),
+            Effect(defence=AUGMENT, devices=8, same=1.0, idle=True, text="It does nothing here."),
+        ],
+        "promises": [Promised(defence=NOISE, promises=[PROMISE])],
+        "tradeoffs": [weighed(scores)],
+        "failures": [Failure(defence=AUGMENT, seed=3, why="It could not be trained.")],
         "untested": [
             Untested(what="people outside the population", why="the game is closed: one of the 40 users is right"),
             Untested(what="secure aggregation", why="no adversary of this plan sees sums only"),
@@ -99,6 +109,33 @@ def example(users: int = 40, seed: int = 7, names: list[str] | None = None, **ch
         "environment": {"fedleak": "0.1.0", "python": "3.11.2", "torch": "2.9.0", "seconds": "58.1"},
     }
     return Audit(**{**audit, **changes})
+
+
+PROMISE = Promise(
+    defence="noise",
+    epsilon=3.2,
+    hidden_epsilon=1.1,
+    per_round=0.5,
+    delta=1e-3,
+    unit="device",
+    adjacency="one device more or less",
+    against="the server",
+    how="Gaussian mechanism",
+    tested=0.5,
+    shown=0.7,
+    contradicted=True,
+)
+
+
+def weighed(scores: list[Score]) -> Tradeoff:
+    """The trade-off that follows from the scores of the example."""
+    prices = [
+        Price(defence=d, adaptive=False, utility=[u], matched=None, steps=[10], seconds=[1.0], epsilon=e)
+        for d, u, e in ((None, 0.93, None), (NOISE, 0.8, 3.2), (AUGMENT, 0.95, None))
+    ]
+    told = [msgspec.structs.replace(score, headline=score.metric == "ap") for score in scores]
+    (found,) = tradeoffs(told, prices, 3.0)
+    return found
 
 
 def _detail(

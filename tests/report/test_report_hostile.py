@@ -33,11 +33,32 @@ def hostile() -> Audit:
 
     def swap(item: Any) -> Any:
         attack = BREAKOUT if item.attack == "reid-mlp" else item.attack
+        who = {"adversary": HOSTILE} if hasattr(item, "adversary") else {}
         return msgspec.structs.replace(
-            item, attack=attack, adversary=HOSTILE, defence=defence if item.defence == NOISE else item.defence
+            item, attack=attack, defence=defence if item.defence == NOISE else item.defence, **who
         )
 
-    return msgspec.structs.replace(audit, scores=[*map(swap, audit.scores)], details=[*map(swap, audit.details)])
+    return msgspec.structs.replace(
+        audit,
+        scores=[*map(swap, audit.scores)],
+        details=[*map(swap, audit.details)],
+        tradeoffs=[
+            msgspec.structs.replace(
+                weighed, adversary=HOSTILE, advice=BREAKOUT, settings=[*map(swap, weighed.settings)]
+            )
+            for weighed in audit.tradeoffs
+        ],
+        effects=[msgspec.structs.replace(effect, defence=defence, text=HOSTILE) for effect in audit.effects],
+        promises=[
+            msgspec.structs.replace(
+                given,
+                defence=defence,
+                promises=[msgspec.structs.replace(p, how=HOSTILE, against=BREAKOUT) for p in given.promises],
+            )
+            for given in audit.promises
+        ],
+        failures=[msgspec.structs.replace(failure, why=BREAKOUT) for failure in audit.failures],
+    )
 
 
 def test_names_and_plans_stay_text_wherever_they_stand() -> None:
