@@ -85,7 +85,15 @@ def shadow_rounds(
     members = [Device(f"shadow-{i}", UserId(f"shadow-{i}"), -1, data) for i, data in enumerate(clients)]
     plan = replace(settings(view), rounds=int(rounds.max()), fraction=1.0, on_nan="skip")
     before = view.snapshot(0)
-    for done in train(model, members, plan, (), None, seed, weights=before):
+    # Who knows of the defences lets them act on shadow clients too, as far as one machine can imitate them.
+    known = [
+        defence
+        for defence in view.defences
+        if not (
+            defence.needs_background or defence.overrides("on_aggregation") or defence.overrides("on_participation")
+        )
+    ]
+    for done in train(model, members, plan, known, None, seed, weights=before):
         if done.number in rounds and len(done.participants) == len(members):
             order = np.argsort(done.participants)
             yield before, {name: values[order] for name, values in done.updates.items()}

@@ -56,6 +56,7 @@ class Linker:
     needs: ClassVar[Sight] = Sight.SNAPSHOTS | Sight.UPDATES
     powers: ClassVar[Power] = Power.NONE
     tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY,)
+    imitates: ClassVar[bool] = True  # shadow clients, who may defend themselves like the real ones
 
     shadows: Annotated[
         int, Meta(ge=4, description="clients of the adversary's own, half to learn from, half to set the threshold by")
