@@ -9,10 +9,11 @@ import click
 from fedleak import pipeline
 from fedleak.analyses.analysis import analyse, check
 from fedleak.cli.options import bar, console, full_option, jobs_option, opened, out_option, plan_argument
+from fedleak.plan.plan import Plan
 from fedleak.report import json, terminal
 from fedleak.score.result import Audit
 
-__all__ = ["command", "conclude"]
+__all__ = ["command", "analysed", "conclude"]
 
 
 @click.command("audit")
@@ -33,12 +34,15 @@ def command(plan: str, full: bool, out: Path | None, jobs: int | None) -> int:
     chosen, folder = opened(plan, out, full)
     check(chosen)
     with bar() as progress:
-        result = pipeline.audit(chosen, folder, progress, jobs)
-        for look in chosen.analyses:
-            analyse(look, chosen, folder, progress, jobs)
-        if chosen.analyses:
-            result = json.read(folder)
+        result = analysed(pipeline.audit(chosen, folder, progress, jobs), chosen, folder, progress, jobs)
     return conclude(result, folder)
+
+
+def analysed(result: Audit, plan: Plan, folder: Path, progress: pipeline.Progress, jobs: int | None) -> Audit:
+    """The result with the analyses that the plan asks for."""
+    for look in plan.analyses:
+        analyse(look, plan, folder, progress, jobs)
+    return json.read(folder) if plan.analyses else result
 
 
 def conclude(result: Audit, folder: Path) -> int:

@@ -7,10 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
-from fedleak.cli.audit import conclude
+from fedleak import pipeline
+from fedleak.analyses.analysis import check
+from fedleak.cli.audit import analysed, conclude
 from fedleak.cli.options import bar, full_option, jobs_option, opened, out_option, plan_argument
 from fedleak.errors import PlanError
+from fedleak.report import json
 from fedleak.sweep import over, sweep
 
 __all__ = ["command"]
@@ -42,10 +46,16 @@ def command(plan: str, grids: tuple[str, ...], full: bool, out: Path | None, job
     chosen, folder = opened(plan, out, full)
     if grids:
         chosen = over(chosen, asked(grids))
+    check(chosen)
     with bar() as progress:
-        result = sweep(chosen, folder, progress, jobs)
+        swept = sweep(chosen, folder, progress, jobs)
+        result = analysed(swept, chosen, folder, progress, jobs)
+    if swept.failures and chosen.analyses:  # an analysis scores anew, and knows nothing of what failed
+        result = msgspec.structs.replace(result, failures=swept.failures)
+        json.write(result, folder)
+        pipeline.report(result, folder)
     code = conclude(result, folder)
-    return 1 if result.failures else code
+    return 1 if swept.failures else code
 
 
 def asked(grids: tuple[str, ...]) -> dict[tuple[str, str], list[Any]]:
