@@ -13,7 +13,7 @@ test: $(STAMP)
 	$(BIN)/ruff format --check src tests benchmarks examples
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -m "not slow" -n auto --dist loadfile
+	$(BIN)/python -m pytest -m "not slow" -n auto --dist worksteal
 
 # Longer checks: real data at full size, many seeds, every shipped plan.
 test-slow: $(STAMP)
