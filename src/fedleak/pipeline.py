@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import operator
 import time
 from collections.abc import Sequence
 from functools import cache
@@ -12,8 +10,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from fedleak.core import Sight
 from fedleak.errors import TraceError
+from fedleak.federation.hooks import hidden
 from fedleak.jobs import cores, run_jobs
 from fedleak.output import analyses, claim, spend
 from fedleak.plan.plan import Plan
@@ -135,7 +133,7 @@ def effects(every: Sequence[Run]) -> list[Effect]:
         described_as = described(run.variant.defences)
         if bare is None or run.seed != bare.seed or run.variant.adaptive or described_as is None or facts(run) is None:
             continue
-        hides = functools.reduce(operator.or_, (defence.hides for defence in run.variant.defences), Sight.NONE)
+        hides = hidden(run.variant.defences)
         found.append(effect(bare.folder / "trace", run.folder / "trace", described_as, hides))
     return found
 

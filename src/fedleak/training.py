@@ -12,6 +12,7 @@ import numpy as np
 from fedleak.core import Layout
 from fedleak.errors import PlanError, did_you_mean
 from fedleak.federation.federation import Device, defended, devices, initial, train
+from fedleak.federation.hooks import hidden
 from fedleak.federation.model import Input, Model, Signature
 from fedleak.federation.price import Clock, local_steps, matched_round
 from fedleak.federation.utility import centralised, chance, evaluate, metric_of, nearest
@@ -83,6 +84,7 @@ def train_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
             shadow=tuple(device.shadow for device in members),
             settings=known_to_all(plan, prepared),
             defences=tuple(plain(defence) for defence in run.variant.defences),
+            hidden=tuple(str(sight.name) for sight in hidden(run.variant.defences)),
             tampering=told,
             dtype=plan.record.dtype,
         )

@@ -18,7 +18,7 @@ from fedleak.defences.dynamic_participation import DynamicParticipation
 from fedleak.defences.secure_aggregation import SecureAggregation
 from fedleak.defences.shuffle import Shuffle
 from fedleak.federation.federation import Device, Round, initial, train
-from fedleak.federation.hooks import Defence
+from fedleak.federation.hooks import Defence, hidden
 from fedleak.federation.model import Signature
 from fedleak.federation.models.mlp import Mlp
 from fedleak.plan.configure import plain
@@ -56,6 +56,7 @@ def film(folder: Path, *defences: Defence) -> Path:
         devices=tuple(device.id for device in members()),
         shadow=(-1,) * 8,
         defences=tuple(plain(defence) for defence in defences),
+        hidden=tuple(str(sight.name) for sight in hidden(defences)),
     )
     writer = TraceWriter.open(folder, header)
     writer.start(initial(MODEL, 3))

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from command_line import TINY, Run
+from fedleak.trace.header import Header
 
 SWEPT = (
     TINY.replace("rounds = 30", "rounds = 12") + '[[defence]]\nname = "noise"\nsigma = [1.0, 30.0]\nrelative = true\n'
@@ -93,3 +94,14 @@ def test_a_plan_without_defences_has_none_to_check(plan: Path, fedleak: Run) -> 
     done = fedleak("check-defence", plan, "--jobs", 1)
     assert done.returncode == 1
     assert "has no [[defence]] to check" in done.stderr
+
+
+def test_what_a_defence_hides_is_written_into_the_trace_for_every_view_to_heed(fedleak: Run, tmp_path: Path) -> None:
+    (tmp_path / "plan.toml").write_text(TINY.replace("rounds = 30", "rounds = 2") + '[[defence]]\nname = "shuffle"\n')
+    assert fedleak("train", "plan.toml", "--out", "out").returncode == 0
+    told = {path.parts[-3]: Header.load(path).hidden for path in (tmp_path / "out").glob("runs/*/*/trace")}
+    assert {name.partition("-")[0]: hidden for name, hidden in told.items()} == {
+        "plain": (),
+        "iid": (),
+        "shuffle": ("LINKS",),
+    }

@@ -16,6 +16,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
@@ -30,7 +32,7 @@ from fedleak.federation.privacy import Statement, Training
 from fedleak.plan.plan import FederationPlan
 from fedleak.population.population import Examples
 
-__all__ = ["Defence", "Added", "Loss"]
+__all__ = ["Defence", "Added", "Loss", "hidden"]
 
 Loss: TypeAlias = Callable[[Touches], torch.Tensor]
 """The sum of the clients' losses, where something is done to what flows through the model."""
@@ -43,6 +45,11 @@ class Added:
     seen: Params  # layer -> (participants, size): what the server sees of each
     aggregate: Params  # the weighted mean
     arrived: npt.NDArray[np.bool_]  # by participant; whoever did not arrive is in neither
+
+
+def hidden(defences: Sequence[Defence]) -> Sight:
+    """What nobody sees any more of a run with these defences."""
+    return functools.reduce(operator.or_, (defence.hides for defence in defences), Sight.NONE)
 
 
 class Defence:

@@ -12,8 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from fedleak.core import FloatArray, IntArray, Layout, Params, Power, Sight, Task, words
-from fedleak.defences.secure_aggregation import SecureAggregation
-from fedleak.defences.shuffle import Shuffle
 from fedleak.errors import NotVisible, TraceError
 from fedleak.federation.hooks import Defence
 from fedleak.trace.header import Header
@@ -32,10 +30,6 @@ _OPENS: Mapping[Sight, frozenset[str]] = {
     Sight.AGGREGATE: frozenset({"aggregates"}),
     Sight.SIZES: frozenset({"size"}),
 }
-
-# What a defence of the run keeps from everybody, whatever their sights. Known here by name: what a trace names is never
-# loaded.
-_HIDES: Mapping[Any, Sight] = {defence.name: defence.hides for defence in (Shuffle, SecureAggregation)}
 
 
 class View:
@@ -73,8 +67,8 @@ class View:
         self.workers = workers
         self._shadow, self._rows = shadow, rows
         self._sights = adversary.sights
-        for defence in Header.load(trace_folder).defences:
-            self._sights &= ~_HIDES.get(defence.get("name"), Sight.NONE)
+        for name in Header.load(trace_folder).hidden:
+            self._sights &= ~Sight[name]
         only = frozenset[str]().union(*(_OPENS[sight] for sight in self._sights))
         if shadow is not None:
             only -= {"shadow"}
