@@ -161,7 +161,7 @@ def promised(plan: Plan, run: Run, members: Sequence[Device], trace: Trace) -> l
         list(sizes.values()),
         run.seed,
         taken=max(1, taken),
-        canaries=run.seed == plan.seeds[0],
+        canaries=run.seed == plan.seeds[0] and run.variant.adaptive is None,
     )
 
 

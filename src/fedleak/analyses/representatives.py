@@ -13,8 +13,8 @@ from msgspec import Meta
 
 from fedleak import pipeline
 from fedleak.analyses.analysis import vary
-from fedleak.attacks.link.federation import model_of
 from fedleak.attacks.reconstruct.representatives import Found, Inversion, representatives
+from fedleak.attacks.shadow import model_of
 from fedleak.core import FloatArray, derive
 from fedleak.errors import AttackError
 from fedleak.federation.federation import devices

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedleak.attacks.shadow import rebuilt, sent, settings
+from fedleak.attacks.shadow import model_of, sent, settings
 from fedleak.core import Params, derive
-from fedleak.errors import AttackError
 from fedleak.federation.engines.batches import Pool
 from fedleak.federation.engines.embedded import Embedded, one_thread
 from fedleak.population.population import Examples
@@ -21,12 +20,7 @@ class Imitation:
     """Devices that exist only on the adversary's machine; they take no part in the run and change nothing."""
 
     def __init__(self, view: View, devices: Sequence[Examples], seed: int) -> None:
-        model = rebuilt(view)
-        if model is None:
-            raise AttackError(
-                "this trace does not say how the model is built (or it is one of the user's own, or a defence changed "
-                "it), so nobody can train it any further; choose a model of Fedleak's"
-            )
+        model = model_of(view)
         self.view, self.seed, self.count = view, seed, len(devices)
         pool = Pool.of(devices, [f"imitated {i}" for i in range(len(devices))])
         self.engine = Embedded(model, view.task, settings(view), pool, view.defences, 1, [True] * len(devices))

@@ -15,7 +15,7 @@ import torch
 
 from fedleak import registry
 from fedleak.core import FloatArray, IntArray, derive
-from fedleak.errors import PlanError
+from fedleak.errors import AttackError, PlanError
 from fedleak.federation.engines.batches import Pool
 from fedleak.federation.engines.embedded import Embedded, one_thread
 from fedleak.federation.model import Model, Signature
@@ -25,7 +25,7 @@ from fedleak.population.population import Examples
 from fedleak.trace.prior import Prior
 from fedleak.views.view import View
 
-__all__ = ["Retrained", "rebuilt", "settings", "retrain", "sent", "halves", "WHOLE"]
+__all__ = ["Retrained", "rebuilt", "model_of", "settings", "retrain", "sent", "halves", "WHOLE"]
 
 WHOLE = -1
 
@@ -60,6 +60,17 @@ def rebuilt(view: View) -> Model | None:
     except PlanError:
         return None
     return model if model.layout == view.layout else None
+
+
+def model_of(view: View) -> Model:
+    """The same, for attacks that cannot do without."""
+    model = rebuilt(view)
+    if model is None:
+        raise AttackError(
+            "this trace does not say how the model is built (or it is one of the user's own, or a defence changed it), "
+            "so nobody can train it any further or look behind its updates; choose a model of Fedleak's"
+        )
+    return model
 
 
 def retrain(

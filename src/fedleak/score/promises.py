@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fedleak.federation.canaries import put_to_the_test
 from fedleak.federation.hooks import Defence
-from fedleak.federation.privacy import statements, training
+from fedleak.federation.privacy import training
 from fedleak.plan.plan import FederationPlan
 from fedleak.score.guarded import Promise
 
@@ -25,11 +25,11 @@ def promises(
 ) -> list[Promise]:
     """The epsilon of each defence, or why there is none; with `canaries` it is put to the test.
 
-    `devices`, `examples` and `taken` are as in `fedleak.federation.privacy.statements`.
+    `devices`, `examples` and `taken` are as in `fedleak.federation.privacy.training`.
     """
     found = []
-    for place, stated in enumerate(statements(defences, plan, devices, examples, taken=taken)):
-        known = training(defences, plan, devices, examples, taken=taken)
+    known = training(defences, plan, devices, examples, taken=taken)
+    for place, stated in enumerate(defence.privacy(known) for defence in defences):
         put = put_to_the_test(defences, place, known, plan, seed) if canaries else None
         found.append(
             Promise(

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedleak.attacks.shadow import rebuilt, settings
+from fedleak.attacks.shadow import settings
 from fedleak.core import IntArray, Params, UserId
 from fedleak.errors import AttackError
 from fedleak.federation.federation import Device, train
@@ -20,18 +20,7 @@ from fedleak.population.population import Examples
 from fedleak.trace.prior import Prior
 from fedleak.views.view import View
 
-__all__ = ["model_of", "auxiliary_set", "deal", "shadow_rounds"]
-
-
-def model_of(view: View) -> Model:
-    """The model as every participant can build it."""
-    model = rebuilt(view)
-    if model is None:
-        raise AttackError(
-            "this trace does not say how the model is built (or it is one of the user's own, or a defence changed it), "
-            "so nobody can train it anew or look for data behind its updates; choose a model of Fedleak's"
-        )
-    return model
+__all__ = ["auxiliary_set", "deal", "shadow_rounds"]
 
 
 def auxiliary_set(prior: Prior, outputs: int) -> Examples:

@@ -17,8 +17,9 @@ from msgspec import Meta
 from scipy.optimize import linear_sum_assignment
 
 from fedleak.attacks.features import unit
-from fedleak.attacks.link.federation import auxiliary_set, deal, model_of, shadow_rounds
+from fedleak.attacks.link.federation import auxiliary_set, deal, shadow_rounds
 from fedleak.attacks.reconstruct.labels import present
+from fedleak.attacks.shadow import model_of
 from fedleak.core import FloatArray, IntArray, Params, Power, Sight, Task
 from fedleak.errors import AttackError
 from fedleak.federation.model import Model

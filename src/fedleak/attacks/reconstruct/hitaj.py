@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedleak.attacks.reconstruct.scene import model_of
+from fedleak.attacks.shadow import model_of
 from fedleak.core import Power, Sight, Task
 from fedleak.errors import AttackError
 from fedleak.federation.joined import ClassGan

@@ -13,7 +13,8 @@ from fedleak.attacks.features import unit
 from fedleak.attacks.link.linker import Linker, standardised
 from fedleak.attacks.link.plain import LinkCosine, LinkRepresentativesCosine
 from fedleak.attacks.reconstruct.prior import MganPrior
-from fedleak.attacks.reconstruct.scene import Scene, model_of
+from fedleak.attacks.reconstruct.scene import Scene
+from fedleak.attacks.shadow import model_of
 from fedleak.core import IntArray, Sight
 from fedleak.games.game import Questions
 from fedleak.views.view import View

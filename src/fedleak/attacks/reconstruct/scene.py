@@ -10,15 +10,14 @@ import numpy as np
 
 from fedleak.attacks.reconstruct.labels import present, slots
 from fedleak.attacks.reconstruct.representatives import Inversion, representatives
-from fedleak.attacks.shadow import rebuilt
+from fedleak.attacks.shadow import model_of
 from fedleak.core import FloatArray, IntArray, Params
 from fedleak.errors import AttackError
-from fedleak.federation.model import Model
 from fedleak.games.game import Questions
 from fedleak.games.reconstruct import PictureQuestions
 from fedleak.views.view import View
 
-__all__ = ["Scene", "Portraits", "model_of", "turns", "spread"]
+__all__ = ["Scene", "Portraits", "turns", "spread"]
 
 _EARLY = 5  # rounds from which classes are read: later on, what is well known pushes nothing any more
 
@@ -135,17 +134,6 @@ class Scene:
         largest = [np.abs(values).max(axis=1) for values in self.update(rows).values()]
         moves: np.ndarray[tuple[int], np.dtype[np.bool_]] = np.max(largest, axis=0) > 0
         return moves
-
-
-def model_of(view: View) -> Model:
-    """The shared model, to compute with."""
-    model = rebuilt(view)
-    if model is None:
-        raise AttackError(
-            "this trace does not say how the model is built (or it is one of the user's own, or a defence changed it), "
-            "so nobody can compute with it; choose a model of Fedleak's"
-        )
-    return model
 
 
 def turns(classes: IntArray, count: int) -> IntArray:
