@@ -19,6 +19,7 @@ from fedleak.errors import AttackError, PlanError
 from fedleak.federation.engines.batches import Pool
 from fedleak.federation.engines.embedded import Embedded, one_thread
 from fedleak.federation.model import Model, Signature
+from fedleak.federation.sending import sent as leaving
 from fedleak.plan.configure import configure
 from fedleak.plan.plan import FederationPlan
 from fedleak.population.population import Examples
@@ -125,14 +126,17 @@ def sent(
 
     What diverges on the adversary's machine says nothing, and must not spoil the rest.
     """
-    made = {name: np.nan_to_num(values.numpy(), posinf=0.0, neginf=0.0) for name, values in rows.items()}
-    for place, defence in enumerate(view.defences):
-        if defence.overrides("on_update"):
-            for i in range(len(next(iter(made.values())))):
-                changed = defence.on_update({n: values[i] for n, values in made.items()}, rngs(f"on_update/{place}", i))
-                for name, values in made.items():
-                    values[i] = changed[name]
-    return made
+    made = {name: torch.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0) for name, values in rows.items()}
+    count = len(next(iter(made.values())))
+    leaving(
+        made,
+        [str(i) for i in range(count)],
+        [True] * count,
+        view.defences,
+        lambda place, row: rngs(f"on_update/{place}", row),
+        "on the adversary's machine",
+    )
+    return {name: values.numpy() for name, values in made.items()}
 
 
 def settings(view: View) -> FederationPlan:

@@ -14,12 +14,13 @@ import numpy as np
 import torch
 
 from fedleak.core import FloatArray, IntArray, Params, UserId, derive
-from fedleak.errors import PlanError, TrainingError
+from fedleak.errors import PlanError
 from fedleak.federation.engines.batches import Pool
 from fedleak.federation.engines.embedded import Embedded, Rngs, one_thread
 from fedleak.federation.hooks import Defence
 from fedleak.federation.loss import task_of
 from fedleak.federation.model import Model
+from fedleak.federation.sending import finite, sent
 from fedleak.federation.tampering import NOTHING, Isolation, Tampering
 from fedleak.plan.plan import FederationPlan
 from fedleak.population.population import Examples, Share
@@ -157,8 +158,16 @@ def train(
                     selected,
                     lambda stage, d, n=number: derive(seed, stage, n, devices[d].id),  # type: ignore[misc]
                 )
-                rows = _sent(rows, [devices[d] for d in selected], defences, number, seed)
-                kept, dropped = _finite(rows, [devices[d].id for d in selected], settings, number)
+                ids = [devices[d].id for d in selected]
+                sent(
+                    rows,
+                    ids,
+                    [devices[d].defended for d in selected],
+                    defences,
+                    lambda place, row, n=number, of=ids: derive(seed, "on_update", place, n, of[row]),  # type: ignore[misc]
+                    f"round {number}",
+                )
+                kept, dropped = finite(rows, ids, settings, number)
                 participants = np.array(selected, dtype=np.int64)[kept]
                 received: Params = {name: row.numpy()[kept] if dropped else row.numpy() for name, row in rows.items()}
                 for place, defence in enumerate(defences):
@@ -244,62 +253,6 @@ def _select(
             # In the order in which they were drawn: it must not show who defends themselves.
             selected = [d for d in selected if d in stay] + [d for d in given if d not in selected]
     return selected
-
-
-def _sent(
-    rows: dict[str, torch.Tensor], senders: Sequence[Device], defences: Sequence[Defence], number: int, seed: int
-) -> dict[str, torch.Tensor]:
-    """Apply what defences do to each update on its device."""
-    for place, defence in enumerate(defences):
-        if defence.overrides("on_update"):
-            for row, device in enumerate(senders):
-                if not device.defended:
-                    continue
-                update: Params = {name: values[row].numpy() for name, values in rows.items()}
-                changed = defence.on_update(update, derive(seed, "on_update", place, number, device.id))
-                _require_fitting(changed, rows, f"round {number}: defence '{defence.name}' on device {device.id}")
-                for name, values in rows.items():
-                    values[row] = torch.from_numpy(np.asarray(changed[name], dtype=np.float32))
-    return rows
-
-
-def _require_fitting(update: Params, rows: dict[str, torch.Tensor], where: str) -> None:
-    """Refuse an update whose layers are not the model's; written over the rows it would spoil them silently."""
-    if set(update) != set(rows):
-        wrong = ", ".join(sorted(set(update) ^ set(rows)))
-        raise TrainingError(f"{where} returned layers that do not fit the model (one has, the other has not: {wrong})")
-    for name, values in rows.items():
-        if np.shape(update[name]) != tuple(values.shape[1:]):
-            raise TrainingError(
-                f"{where} returned layer '{name}' with shape {np.shape(update[name])}; the model has {values.shape[1]} "
-                "numbers there. Return an array as flat and as long as the one that was given"
-            )
-
-
-def _finite(
-    rows: dict[str, torch.Tensor], ids: Sequence[str], settings: FederationPlan, number: int
-) -> tuple[np.ndarray[tuple[int], np.dtype[np.bool_]], tuple[tuple[str, str], ...]]:
-    """Find updates with NaN or infinity, which would destroy everyone's model; stop or leave them out."""
-    kept = np.ones(len(ids), dtype=np.bool_)
-    # A finite sum has finite terms: one pass over the numbers clears a round, and only a suspect is looked at closely.
-    if all(bool(values.sum().isfinite()) for values in rows.values()):
-        return kept, ()
-    reasons = []
-    for row, device in enumerate(ids):
-        broken = [name for name, values in rows.items() if not bool(values[row].isfinite().all())]
-        if not broken:
-            continue
-        what = f"NaN or infinity in {', '.join(broken)}"
-        if settings.on_nan == "stop":
-            raise TrainingError(
-                f"round {number}: device {device} sent {what}.\n"
-                f"  Try a lower lr (now {settings.lr:g}), "
-                + ("a lower clip" if settings.clip else "clip = 1.0")
-                + ', or on_nan = "skip" to go on without such updates   ([federation] in the plan)'
-            )
-        kept[row] = False
-        reasons.append((device, what))
-    return kept, tuple(reasons)
 
 
 def _shares(sizes: IntArray, settings: FederationPlan) -> FloatArray:
