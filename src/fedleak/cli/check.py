@@ -6,6 +6,7 @@ import click
 import msgspec
 
 from fedleak.cli.options import full_option, opened, plan_argument
+from fedleak.runs import variants
 
 __all__ = ["command"]
 
@@ -26,8 +27,7 @@ def command(plan: str, full: bool, resolved: bool) -> None:
     if resolved:
         click.echo(msgspec.json.format(msgspec.json.encode(chosen.resolved), indent=2).decode())
         return
-    controls = chosen.audit.controls
-    runs = (1 + controls.count("iid") + len(chosen.defences)) * len(chosen.seeds)
-    # A permuted selection is played on the undefended runs once more; decoys are only marked against.
-    plays = (runs + controls.count("permuted") * len(chosen.seeds)) * len(chosen.plays)
+    every, seeds = variants(chosen), len(chosen.seeds)
+    runs = seeds * sum(variant.trained for variant in every)
+    plays = seeds * sum(len(variant.plays(chosen)) for variant in every if variant.played)
     click.echo(f"{plan}: valid; trains {runs} federations of {chosen.federation.rounds} rounds, plays {plays} attacks")
