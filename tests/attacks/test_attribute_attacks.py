@@ -23,7 +23,9 @@ from fedleak.games.game import Questions
 from fedleak.plan.plan import FederationPlan
 from fedleak.population.population import Examples, Share, User
 from fedleak.score.score import Played, measure
-from fedleak.testing import USERS, planted_trace, play, weakest
+from fedleak.testing import planted_trace
+from fedleak.testing.contract import play, weakest
+from fedleak.testing.people import USERS
 from fedleak.trace.header import Header
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace

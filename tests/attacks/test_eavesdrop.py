@@ -18,8 +18,8 @@ from fedleak.attacks.records.strong import EavesdropStrong
 from fedleak.errors import PlanError
 from fedleak.plan.read import playable
 from fedleak.population.secret_formats import parse
-from fedleak.testing import measured, play
-from fedleak.testing_records import RECORDS, write_secrets
+from fedleak.testing.contract import measured, play
+from fedleak.testing.secrets import RECORDS, write_secrets
 from fedleak.views.adversaries import EAVESDROPPER, GLOBAL_MODEL_CLIENT
 
 

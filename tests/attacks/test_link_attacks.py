@@ -18,7 +18,7 @@ from fedleak.errors import AttackError
 from fedleak.games.game import Asked
 from fedleak.games.link import Link
 from fedleak.population.population import Examples
-from fedleak.testing_link import write_clients
+from fedleak.testing.clients import write_clients
 from fedleak.trace.prior import Background, Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth

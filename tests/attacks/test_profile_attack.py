@@ -16,7 +16,8 @@ from fedleak.errors import AttackError
 from fedleak.games.game import Questions
 from fedleak.games.profile import Profile
 from fedleak.population.population import Examples
-from fedleak.testing import planted_trace, write_federation
+from fedleak.testing import planted_trace
+from fedleak.testing.people import write_federation
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth

@@ -20,7 +20,8 @@ from fedleak.errors import AttackError
 from fedleak.games.game import Questions
 from fedleak.games.identify import Identify
 from fedleak.population.population import Examples
-from fedleak.testing import USERS, planted_trace
+from fedleak.testing import planted_trace
+from fedleak.testing.people import USERS
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth

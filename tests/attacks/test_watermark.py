@@ -15,8 +15,8 @@ from fedleak.attacks.records.scoring import Scores
 from fedleak.attacks.records.watermark import Watermark, watermarks
 from fedleak.errors import AttackError, NotVisible
 from fedleak.games.extract import Extract, RecordQuestions
-from fedleak.testing import measured, play
-from fedleak.testing_records import RECORDS, write_secrets
+from fedleak.testing.contract import measured, play
+from fedleak.testing.secrets import RECORDS, write_secrets
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth

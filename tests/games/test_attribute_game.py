@@ -13,7 +13,8 @@ from fedleak.errors import AttackError
 from fedleak.games.attribute import Attribute, AttributeQuestions, banded
 from fedleak.games.game import Asked
 from fedleak.report import json
-from fedleak.testing import USERS, planted_trace
+from fedleak.testing import planted_trace
+from fedleak.testing.people import USERS
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth

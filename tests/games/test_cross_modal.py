@@ -12,7 +12,8 @@ from fedleak.errors import AttackError
 from fedleak.games.cross_modal import CrossModal, Described
 from fedleak.games.game import Asked
 from fedleak.population.captions import words
-from fedleak.testing import USERS, planted_trace
+from fedleak.testing import planted_trace
+from fedleak.testing.people import USERS
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth

@@ -15,7 +15,7 @@ from fedleak.errors import AttackError
 from fedleak.games.extract import Extract, RecordQuestions
 from fedleak.games.game import Asked
 from fedleak.population.population import Examples
-from fedleak.testing_records import HOLDERS, RECORDS, write_secrets
+from fedleak.testing.secrets import HOLDERS, RECORDS, write_secrets
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth

@@ -9,7 +9,8 @@ from fedleak.core import UserId
 from fedleak.errors import AttackError
 from fedleak.games.game import Asked
 from fedleak.games.identify import Identify
-from fedleak.testing import USERS, planted_trace
+from fedleak.testing import planted_trace
+from fedleak.testing.people import USERS
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth

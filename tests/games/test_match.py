@@ -14,7 +14,8 @@ from fedleak.errors import AttackError
 from fedleak.games.game import Asked
 from fedleak.games.match import Match
 from fedleak.games.pairs import between_rounds, between_sides
-from fedleak.testing import USERS, planted_trace
+from fedleak.testing import planted_trace
+from fedleak.testing.people import USERS
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth

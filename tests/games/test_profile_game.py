@@ -9,7 +9,8 @@ import pytest
 from fedleak.errors import AttackError
 from fedleak.games.game import Asked
 from fedleak.games.profile import Profile, ProfileQuestions
-from fedleak.testing import USERS, planted_trace, write_federation
+from fedleak.testing import planted_trace
+from fedleak.testing.people import USERS, write_federation
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth

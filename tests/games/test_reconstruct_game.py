@@ -14,7 +14,7 @@ from fedleak.errors import AttackError
 from fedleak.games.game import Asked
 from fedleak.games.reconstruct import PictureQuestions, Reconstruct
 from fedleak.population.population import Examples
-from fedleak.testing_reconstruct import CLASSES, CLIENTS, SHAPE, VICTIMS, write_pictures
+from fedleak.testing.portraits import CLASSES, CLIENTS, SHAPE, VICTIMS, write_pictures
 from fedleak.trace.prior import Background, Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth

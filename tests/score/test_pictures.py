@@ -13,7 +13,7 @@ from fedleak.score.grids import grids
 from fedleak.score.judge import garbage, judge
 from fedleak.score.pictures import inception, quality
 from fedleak.score.score import Measured, Played, measure
-from fedleak.testing_reconstruct import CLIENTS, SHAPE, write_pictures
+from fedleak.testing.portraits import CLIENTS, SHAPE, write_pictures
 from fedleak.trace.truth import Truth
 
 SAMPLES = 12
