@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from fedleak.core import IntArray, Layer, Layout, Params, Task
+from fedleak.core import IntArray, Layer, Layout, Params, Sight, Task
 from fedleak.federation.federation import Round
 from fedleak.trace.header import Header
 from fedleak.trace.writer import TraceWriter
+from fedleak.views.view import View
 
 LAYOUT: Layout = (Layer("in", (("weight", (2, 2)),)), Layer("out", (("weight", (3,)), ("bias", (1,)))))
 
@@ -81,3 +82,23 @@ def rows(first: int, count: int) -> Params:
 
 def model(number: int) -> Params:
     return {layer.name: np.full(layer.size, number, np.float32) for layer in LAYOUT}
+
+
+def everything(view: View) -> list[Any]:
+    """Everything that an attack could take out of a view."""
+    seen: list[Any] = [view.layout, view.task, view.rounds, view.settings]
+    sights = view.adversary.sights
+    if Sight.SNAPSHOTS in sights:
+        seen += [values.tobytes() for t in range(view.rounds + 1) for values in view.snapshot(t).values()]
+    if Sight.AGGREGATE in sights:
+        seen += [values.tobytes() for t in range(1, view.rounds + 1) for values in view.aggregate(t).values()]
+    if Sight.SELECTION in sights:
+        seen += [view.selection(t) for t in range(1, view.rounds + 1)]
+    if Sight.UPDATES in sights:
+        updates = view.updates
+        seen += [updates.round.tobytes(), updates.handle.tobytes(), updates.shadow.tobytes()]
+        seen.append(None if updates.size is None else updates.size.tobytes())
+        for layer in view.layout:
+            seen.append(updates.layer(layer.name).tobytes())
+            seen.append(b"".join(block.tobytes() for block in updates.blocks(layer.name, 2)))
+    return seen

@@ -1,17 +1,14 @@
 from __future__ import annotations
 
 import re
-import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from filmed import LAYOUT, Run, film, model, rows, runs, shadows
+from filmed import LAYOUT, Run, everything, film, model, rows, runs, shadows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -31,50 +28,10 @@ from fedleak.views.view import View
 
 RUN = Run(6, ((0, 3, 5), (5, 1, 0), (2, 4, 3), (3, 0, 1)))
 
-VISIBLE: dict[str, set[str]] = {
-    "server": {
-        "snapshots.bin",
-        "aggregates.bin",
-        "device.bin",
-        "shadow.bin",
-        "size.bin",
-        "update-000.bin",
-        "update-001.bin",
-    },
-    "anonymous-server": {"snapshots.bin", "aggregates.bin", "shadow.bin", "update-000.bin", "update-001.bin"},
-    "insider": {"snapshots.bin"},
-    "malicious-client": {"snapshots.bin"},
-    "global-model-client": {"snapshots.bin"},
-    "eavesdropper": {"snapshots.bin", "device.bin"},
-    "aggregate-server": {"snapshots.bin", "aggregates.bin", "device.bin"},
-}
-VISIBLE["active-server"] = VISIBLE["server"]  # it can do more, not see more
-PUBLIC = {"header.json", "log"}
-
 
 @pytest.fixture
 def trace(tmp_path: Path) -> Path:
     return film(tmp_path / "trace", RUN)
-
-
-def _look(view: View) -> list[Any]:
-    """Everything that an attack could take out of a view."""
-    seen: list[Any] = [view.layout, view.task, view.rounds, view.settings]
-    sights = view.adversary.sights
-    if Sight.SNAPSHOTS in sights:
-        seen += [values.tobytes() for t in range(view.rounds + 1) for values in view.snapshot(t).values()]
-    if Sight.AGGREGATE in sights:
-        seen += [values.tobytes() for t in range(1, view.rounds + 1) for values in view.aggregate(t).values()]
-    if Sight.SELECTION in sights:
-        seen += [view.selection(t) for t in range(1, view.rounds + 1)]
-    if Sight.UPDATES in sights:
-        updates = view.updates
-        seen += [updates.round.tobytes(), updates.handle.tobytes(), updates.shadow.tobytes()]
-        seen.append(None if updates.size is None else updates.size.tobytes())
-        for layer in view.layout:
-            seen.append(updates.layer(layer.name).tobytes())
-            seen.append(b"".join(block.tobytes() for block in updates.blocks(layer.name, 2)))
-    return seen
 
 
 @settings(max_examples=60, deadline=None)
@@ -121,7 +78,7 @@ def test_an_anonymous_view_is_the_same_whoever_sent_the_updates(run: Run, data: 
             drawn = iter(data.draw(st.permutations(others)))
             swapped.append(tuple(next(drawn) if device % 2 else device for device in present))
         other = film(Path(name) / "other", replace(run, participants=tuple(swapped)))
-        assert _look(View(one, ANONYMOUS_SERVER)) == _look(View(other, ANONYMOUS_SERVER))
+        assert everything(View(one, ANONYMOUS_SERVER)) == everything(View(other, ANONYMOUS_SERVER))
 
 
 @settings(max_examples=60, deadline=None)
@@ -181,48 +138,7 @@ def test_who_sees_updates_and_selection_cannot_join_them_by_position(tmp_path: P
     onlooker = Adversary(name="onlooker", sights=Sight.UPDATES | Sight.SELECTION, summary="")
     one = View(film(tmp_path / "one", Run(4, ((1, 3, 0),))), onlooker)
     other = View(film(tmp_path / "other", Run(4, ((3, 1, 0),))), onlooker)
-    assert _look(one) == _look(other)
-
-
-_opened: set[str] = set()
-_watching: list[Path] = []
-
-
-def _watch(event: str, arguments: tuple[Any, ...]) -> None:
-    if _watching and event == "open" and isinstance(arguments[0], str | Path):
-        path = Path(arguments[0])
-        if path.is_relative_to(_watching[0]):
-            _opened.add(path.name)
-
-
-@contextmanager
-def _opened_files(folder: Path) -> Iterator[set[str]]:
-    """Every file of a folder that the interpreter opens, by whatever way."""
-    if not hasattr(_watch, "installed"):
-        sys.addaudithook(_watch)  # stays for the life of the process, idle outside this block
-        _watch.installed = True  # type: ignore[attr-defined]
-    _opened.clear()
-    _watching.append(folder)
-    try:
-        yield _opened
-    finally:
-        _watching.clear()
-
-
-@pytest.mark.parametrize("adversary", everyone(), ids=lambda adversary: adversary.name)
-def test_what_an_adversary_does_not_see_is_never_opened(trace: Path, adversary: Adversary) -> None:
-    with _opened_files(trace) as opened:
-        _look(View(trace, adversary))
-    assert opened == VISIBLE[adversary.name] | PUBLIC
-
-
-@pytest.mark.parametrize("adversary", everyone(), ids=lambda adversary: adversary.name)
-def test_what_an_adversary_does_not_see_need_not_exist(trace: Path, adversary: Adversary) -> None:
-    before = _look(View(trace, adversary))
-    for path in trace.iterdir():
-        if path.name not in VISIBLE[adversary.name] | PUBLIC:
-            path.unlink()
-    assert _look(View(trace, adversary)) == before
+    assert everything(one) == everything(other)
 
 
 def test_the_trace_behind_a_view_refuses_what_the_view_refuses(trace: Path) -> None:
