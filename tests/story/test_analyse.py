@@ -55,6 +55,13 @@ def test_an_analysis_after_the_audit_keeps_its_scores(plan: Path, fedleak: Run, 
     assert fedleak("report", "out").returncode == 0
 
 
+def test_an_analysis_that_the_plan_asks_for_takes_its_settings_from_there(plan: Path, fedleak: Run) -> None:
+    plan.write_text(plan.read_text() + '\n[[analysis]]\nname = "rounds"\nranges = 20\n')
+    assert "the plan has only 30 rounds" in fedleak("analyse", "rounds", plan, "--out", "out").stderr
+    done = fedleak("analyse", "rounds", plan, "--out", "out", "--set", "ranges=2", "--set", "attack=reid-knn")
+    assert done.returncode == 0, done.stderr
+
+
 def test_without_a_name_the_analyses_are_listed(fedleak: Run) -> None:
     for listed in (fedleak("analyse").stdout, fedleak("list", "analyses").stdout):
         for name in registry.names("analysis"):

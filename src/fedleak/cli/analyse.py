@@ -12,7 +12,7 @@ from fedleak import registry
 from fedleak.cli.list import described
 from fedleak.cli.options import bar, console, full_option, jobs_option, opened, out_option
 from fedleak.errors import PlanError
-from fedleak.plan.configure import configure
+from fedleak.plan.configure import configure, plain
 from fedleak.report import terminal
 
 __all__ = ["command"]
@@ -30,8 +30,9 @@ def command(
 ) -> None:
     """Ask NAME, one of the analyses, about the undefended federation of a PLAN, and add the answer to its report.
 
-    Without NAME the analyses are listed. What is not trained yet is trained; interrupted, the same command goes on
-    where it stopped. An audit of the same folder keeps its analyses.
+    Without NAME the analyses are listed. Settings are those of the PLAN, where it asks for the analysis itself, and
+    what --set changes of them. What is not trained yet is trained; interrupted, the same command goes on where it
+    stopped. An audit of the same folder keeps its analyses.
 
     \b
     Examples:
@@ -44,13 +45,15 @@ def command(
             click.echo(f"  {entry:<20} {text}")
         return
     cls = registry.load("analysis", name)
-    look = configure(cls, parsed(settings), f"fedleak analyse {name} --set")
     if plan is None:
         raise click.UsageError("Missing argument 'PLAN': whose federation is to be analysed?")
+    opened_plan, folder = opened(plan, out, full)
+    planned = next((plain(one) for one in opened_plan.analyses if plain(one)["name"] == name), {})
+    chosen = {key: value for key, value in planned.items() if key != "name"} | parsed(settings)
+    look = configure(cls, chosen, f"fedleak analyse {name} --set")
     # The pipeline is slow to import, and a misspelt name should not wait for it.
     from fedleak.analyses.analysis import analyse
 
-    opened_plan, folder = opened(plan, out, full)
     with bar() as progress:
         found = analyse(look, opened_plan, folder, progress, jobs)
     terminal.show_analysis(found, console())
