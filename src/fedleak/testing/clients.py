@@ -6,6 +6,7 @@ the same device sent before.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -13,14 +14,12 @@ from fedleak.core import Params, Task, derive
 from fedleak.federation.federation import Device, Round, devices, initial, train
 from fedleak.federation.model import Signature
 from fedleak.federation.models.strided import StridedCnn
-from fedleak.plan.configure import plain
 from fedleak.plan.plan import FederationPlan, PopulationPlan
 from fedleak.population.datasets.mnist_clients import MnistClients
 from fedleak.population.prepare import Prepared, prepare
-from fedleak.trace.header import Header
+from fedleak.testing.record import record
 from fedleak.trace.prior import Background, Prior
 from fedleak.trace.truth import Truth
-from fedleak.trace.writer import TraceWriter
 
 __all__ = ["write_clients"]
 
@@ -46,38 +45,15 @@ def write_clients(folder: Path, seed: int, *, leak: bool) -> Path:
         outputs=prepared.outputs,
         background=Background(examples=prepared.public, shows={}),
     ).save(folder / "prior")
-    header = Header(
-        fingerprint=f"contract clients-{seed}-{leak}",
-        rounds=PLAN.rounds,
-        task=Task.CLASSIFY,
-        model="strided-cnn",
-        layout=ARCHITECTURE.build(SIGNATURE).layout,
-        devices=tuple(device.id for device in members),
-        shadow=tuple(device.shadow for device in members),
-        settings={
-            **plain(PLAN),
-            "architecture": plain(ARCHITECTURE),
-            "input_shape": list(SIGNATURE.input_shape),
-            "outputs": SIGNATURE.outputs,
-        },
-    )
-    writer = TraceWriter.open(folder / "trace", header)
-    writer.start(start)
-    for done in rounds:
-        order = derive(seed, "contract clients", done.number).permutation(len(members))
-        writer.append(
-            done
-            if leak
-            else Round(
-                number=done.number,
-                participants=done.participants[order],
-                sizes=done.sizes,
-                updates=done.updates,
-                aggregate=done.aggregate,
-                weights=done.weights,
+    if not leak:
+        rounds = [
+            replace(
+                done,
+                participants=done.participants[derive(seed, "contract clients", done.number).permutation(len(members))],
             )
-        )
-    return folder
+            for done in rounds
+        ]
+    return record(folder, f"clients-{seed}-{leak}", ARCHITECTURE, SIGNATURE, PLAN, members, start, rounds)
 
 
 @cache

@@ -12,9 +12,9 @@ from fedleak.core import FloatArray, IntArray, Layer, Layout, Params, Task, User
 from fedleak.federation.federation import Round, devices, initial, train
 from fedleak.federation.model import Signature
 from fedleak.federation.models.mlp import Mlp
-from fedleak.plan.configure import plain
 from fedleak.plan.plan import FederationPlan
 from fedleak.population.population import Examples, Share, User
+from fedleak.testing.record import record
 from fedleak.trace.header import Header
 from fedleak.trace.prior import Background, Prior
 from fedleak.trace.truth import Truth
@@ -146,20 +146,8 @@ def write_federation(folder: Path, seed: int, *, leak: bool) -> Path:
         background=Background(examples=public, shows={"marked": marked(public)}),
     ).save(folder / "prior")
     architecture = Mlp(hidden=(8,))
-    model = architecture.build(Signature(Task.CLASSIFY, (INPUTS,), CLASSES))
     plan = FederationPlan(rounds=ROUNDS, fraction=PER_ROUND / (2 * USERS), lr=0.1, batch=10)
-    header = Header(
-        fingerprint=f"contract federation-{seed}-{leak}",
-        rounds=ROUNDS,
-        task=Task.CLASSIFY,
-        model="mlp",
-        layout=model.layout,
-        devices=tuple(device.id for device in members),
-        shadow=tuple(device.shadow for device in members),
-        settings={**plain(plan), "architecture": plain(architecture), "input_shape": [INPUTS], "outputs": CLASSES},
-    )
-    writer = TraceWriter.open(folder / "trace", header)
-    writer.start(initial(model, seed))
-    for done in train(model, members, plan, (), None, seed):
-        writer.append(done)
-    return folder
+    signature = Signature(Task.CLASSIFY, (INPUTS,), CLASSES)
+    rounds = train(architecture.build(signature), members, plan, (), None, seed)
+    start = initial(architecture.build(signature), seed)
+    return record(folder, f"federation-{seed}-{leak}", architecture, signature, plan, members, start, rounds)

@@ -20,11 +20,10 @@ from fedleak.plan.configure import plain
 from fedleak.plan.plan import FederationPlan, JoinPlan, PopulationPlan
 from fedleak.population.datasets.mnist_clients import MnistClients
 from fedleak.population.prepare import Prepared, prepare
+from fedleak.testing.record import record
 from fedleak.trace.evidence import Evidence
-from fedleak.trace.header import Header
 from fedleak.trace.prior import Background, Prior
 from fedleak.trace.truth import Truth
-from fedleak.trace.writer import TraceWriter
 
 __all__ = ["write_pictures"]
 
@@ -58,28 +57,9 @@ def write_pictures(folder: Path, seed: int, *, leak: bool, power: Power = Power.
         outputs=prepared.outputs,
         background=Background(examples=prepared.public, shows={}),
     ).save(folder / "prior")
-    outputs = CLASSES + (Power.JOIN in power)
-    header = Header(
-        fingerprint=f"contract pictures-{seed}-{leak}-{power}",
-        rounds=PLAN.rounds,
-        task=Task.CLASSIFY,
-        model="strided-cnn",
-        layout=ARCHITECTURE.build(Signature(Task.CLASSIFY, SHAPE, outputs)).layout,
-        devices=tuple(device.id for device in members),
-        shadow=tuple(device.shadow for device in members),
-        settings={
-            **plain(PLAN),
-            "architecture": plain(ARCHITECTURE),
-            "input_shape": list(SHAPE),
-            "outputs": outputs,
-        },
-        tampering=told,
-    )
-    writer = TraceWriter.open(folder / "trace", header)
-    writer.start(start)
-    for done in rounds:
-        writer.append(done)
-    return folder
+    signature = Signature(Task.CLASSIFY, SHAPE, CLASSES + (Power.JOIN in power))
+    name = f"pictures-{seed}-{leak}-{power}"
+    return record(folder, name, ARCHITECTURE, signature, PLAN, members, start, rounds, told)
 
 
 @cache

@@ -15,16 +15,14 @@ from fedleak.core import Params, Task, UserId, derive
 from fedleak.federation.federation import Device, Round, devices, initial, train
 from fedleak.federation.model import Signature
 from fedleak.federation.models.char_lm import CharLm
-from fedleak.plan.configure import plain
 from fedleak.plan.plan import FederationPlan
 from fedleak.population.datasets.clients_text import windows
 from fedleak.population.population import Examples, Records, Share, User
 from fedleak.population.secret_formats import parse
 from fedleak.population.secrets import draw
-from fedleak.trace.header import Header
+from fedleak.testing.record import record
 from fedleak.trace.prior import Prior
 from fedleak.trace.truth import Truth
-from fedleak.trace.writer import TraceWriter
 
 __all__ = ["write_secrets"]
 
@@ -55,27 +53,17 @@ def write_secrets(folder: Path, seed: int, *, leak: bool, holders: int = HOLDERS
         records=RECORDS,
         injected={device.id: marks[device.user] for device in members if device.user in marks},
     ).save(folder / "prior")
-    header = Header(
-        fingerprint=f"contract secrets-{seed}-{leak}{'-injected' * inject}",
-        rounds=PLAN.rounds,
-        task=Task.NEXT_TOKEN,
-        model="char-lm",
-        layout=ARCHITECTURE.build(SIGNATURE).layout,
-        devices=tuple(device.id for device in members),
-        shadow=tuple(device.shadow for device in members),
-        settings={
-            **plain(PLAN),
-            "architecture": plain(ARCHITECTURE),
-            "input_shape": [WINDOW],
-            "outputs": SIGNATURE.outputs,
-        },
-        tampering=({"power": "inject"},) if inject else (),
+    return record(
+        folder,
+        f"secrets-{seed}-{leak}{'-injected' * inject}",
+        ARCHITECTURE,
+        SIGNATURE,
+        PLAN,
+        members,
+        start,
+        rounds,
+        ({"power": "inject"},) if inject else (),
     )
-    writer = TraceWriter.open(folder / "trace", header)
-    writer.start(start)
-    for done in rounds:
-        writer.append(done)
-    return folder
 
 
 @cache

@@ -1,0 +1,52 @@
+"""A trained federation, written down as a run of an audit would be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedleak.core import Params
+from fedleak.federation.federation import Device, Round
+from fedleak.federation.model import Signature
+from fedleak.plan.configure import plain
+from fedleak.plan.plan import FederationPlan
+from fedleak.trace.header import Header
+from fedleak.trace.writer import TraceWriter
+
+__all__ = ["record"]
+
+
+def record(
+    folder: Path,
+    name: str,
+    architecture: Any,
+    signature: Signature,
+    plan: FederationPlan,
+    members: Sequence[Device],
+    start: Params,
+    rounds: Iterable[Round],
+    tampering: tuple[dict[str, object], ...] = (),
+) -> Path:
+    """Write the trace of these rounds below a folder, which is returned."""
+    header = Header(
+        fingerprint=f"contract {name}",
+        rounds=plan.rounds,
+        task=signature.task,
+        model=architecture.name,
+        layout=architecture.build(signature).layout,
+        devices=tuple(device.id for device in members),
+        shadow=tuple(device.shadow for device in members),
+        settings={
+            **plain(plan),
+            "architecture": plain(architecture),
+            "input_shape": list(signature.input_shape),
+            "outputs": signature.outputs,
+        },
+        tampering=tampering,
+    )
+    writer = TraceWriter.open(folder / "trace", header)
+    writer.start(start)
+    for done in rounds:
+        writer.append(done)
+    return folder
