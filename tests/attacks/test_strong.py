@@ -149,6 +149,10 @@ def test_halves_keep_documents_whole_and_classes_even() -> None:
     one, other = halves(Examples(x=x, y=np.repeat([0, 1, 2], 4)), rng)
     assert one.y is not None and np.bincount(one.y).tolist() == [2, 2, 2]
     assert sorted([*one.x[:, 0], *other.x[:, 0]]) == x[:, 0].tolist()
+    several = (np.arange(36).reshape(12, 3) % 5 == 0).astype(np.float32)  # of several labels an example
+    one, other = halves(Examples(x=x, y=several), rng)
+    assert one.x.shape == other.x.shape == (6, *x.shape[1:])
+    assert sorted([*one.x[:, 0], *other.x[:, 0]]) == sorted(x[:, 0])
     one, other = halves(Examples(x=x, document=np.repeat([7, 8, 9, 10], 3)), rng)
     assert one.document is not None and other.document is not None
     assert set(one.document).isdisjoint(other.document)

@@ -154,7 +154,7 @@ def halves(examples: Examples, rng: np.random.Generator) -> tuple[Examples, Exam
         first = np.isin(examples.document, rng.permutation(found)[: len(found) // 2])
         return examples.take(np.flatnonzero(first)), examples.take(np.flatnonzero(~first))
     order = rng.permutation(len(examples))
-    if examples.y is not None:
+    if examples.y is not None and examples.y.ndim == 1:  # of several labels an example, none is its class
         order = order[np.argsort(examples.y[order], kind="stable")]
     start = int(rng.integers(2))
     return examples.take(order[start::2]), examples.take(order[1 - start :: 2])
