@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fedleak.report.metrics import metric_name
-from fedleak.report.words import number, run_label
+from fedleak.report.words import epsilon, number, run_label
 from fedleak.score.guarded import Effect, Promise, Setting, Tradeoff
 from fedleak.score.result import Figure, Series
 
@@ -50,7 +50,7 @@ def figure(weighed: Tradeoff) -> Figure:
     chance = 1.0 if counted else max(setting.chance for setting in weighed.settings)
     lines.append(Series(name="chance", x=ends, y=[chance, chance], reference=True))
     if counted:
-        lines.append(Series(name="target", x=ends, y=[weighed.target] * 2, reference=True))
+        lines.append(Series(name=f"target, {weighed.target:g}x", x=ends, y=[weighed.target] * 2, reference=True))
     return Figure(
         kind="lines",
         title="What each defence buys and what it costs",
@@ -72,7 +72,7 @@ def rows(weighed: Tradeoff) -> list[tuple[str, ...]]:
             "" if one.matched is None else f"{one.matched:.2f}",
             f"{one.steps:.1f}x",
             "" if one.seconds is None else f"{one.seconds:.1f}x",
-            "" if one.epsilon is None else number(one.epsilon),
+            "" if one.epsilon is None else epsilon(one.epsilon),
             "yes" if one.best else "",
         )
         for one in weighed.settings
@@ -90,21 +90,21 @@ def promise(given: Promise) -> str:
     if given.epsilon is None:
         return f"{given.how[:1].upper()}{given.how[1:]}."
     hidden = (
-        f" ({number(given.hidden_epsilon)} while it is secret who took part)"
+        f" ({epsilon(given.hidden_epsilon)} while it is secret who took part)"
         if given.hidden_epsilon is not None
         else ""
     )
     said = (
-        f"{given.defence} states epsilon {number(given.epsilon)}{hidden} at delta {given.delta:.1e} for the whole run, "
-        f"{number(given.per_round or 0.0)} for a round with the device, at the level of a {given.unit}: "
+        f"{given.defence} states epsilon {epsilon(given.epsilon)}{hidden} at delta {given.delta:.1e} for the whole "
+        f"run, {epsilon(given.per_round or 0.0)} for a round with the device, at the level of a {given.unit}: "
         f"{given.adjacency}; against {given.against}. {given.how}."
     )
     if given.shown is None or given.tested is None:
         return said
-    least = f"canaries show at least {number(given.shown)} in one round"
+    least = f"canaries show at least {epsilon(given.shown)} in one round"
     if given.contradicted:
-        return f"{said} CONTRADICTED: {least}, and {number(given.tested)} is stated there."
-    return f"{said} C{least[1:]} and do not contradict the {number(given.tested)} stated there."
+        return f"{said} CONTRADICTED: {least}, and {epsilon(given.tested)} is stated there."
+    return f"{said} C{least[1:]} and do not contradict the {epsilon(given.tested)} stated there."
 
 
 def _family(setting: Setting) -> str:

@@ -12,6 +12,7 @@ from fedleak.score.result import Score
 __all__ = [
     "run_label",
     "setting",
+    "epsilon",
     "number",
     "column",
     "interval",
@@ -33,10 +34,21 @@ def run_label(defence: Mapping[str, Any] | None, control: str | None) -> str:
     if control is not None:
         parts.append(f"{control.upper() if control == 'iid' else control} control")
     if defence is not None:
-        rest = ", ".join(f"{key}={setting(value)}" for key, value in defence.items() if key != "name")
+        rest = ", ".join(
+            f"{key}={setting(value)}" for key, value in defence.items() if key != "name" and value is not None
+        )
         name = str(defence.get("name", "defence"))
         parts.append(f"{name} ({rest})" if rest else name)
     return printable(", ".join(parts) or "no defence")
+
+
+def epsilon(value: float) -> str:
+    """An epsilon of differential privacy; past a thousand it promises nothing, and digits would seem to say more.
+
+    >>> epsilon(2.5), epsilon(341983.01)
+    ('2.50', '3.4e+05')
+    """
+    return number(value) if value < 1000 else f"{value:.1e}"
 
 
 def setting(value: Any) -> str:
