@@ -59,3 +59,10 @@ def test_users_who_sent_nothing_do_not_narrow_the_interval() -> None:
 
 def test_nothing_is_known_without_a_trial() -> None:
     assert (wilson(0.0, 0, 0.95).low, wilson(0.0, 0, 0.95).high) == (0.0, 1.0)
+
+
+def test_two_secrets_of_twelve_that_were_read_out_are_not_nothing() -> None:
+    found = by_user(np.r_[np.ones(2), np.zeros(10)], np.ones(12), 0.95, np.random.default_rng(0))
+    assert found.low == pytest.approx(0.047, abs=1e-3)  # Wilson (1927), 2 of 12
+    assert 0.3 < found.high < 0.5
+    assert by_user(np.r_[0.5, 1, np.zeros(10)], np.ones(12), 0.95, np.random.default_rng(0)).low == 0

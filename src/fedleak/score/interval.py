@@ -35,7 +35,9 @@ def by_user(
 
     Claims about one user rise and fall together; treating them as independent would make the interval too narrow.
     Where all users agree, resampling shows no uncertainty at all, which is not believable for a handful of people:
-    Wilson's interval for as many trials as there are users is given instead.
+    Wilson's interval for as many trials as there are users is given instead. And where each user was found or was not,
+    resamples that hold none of the few who were found would put the lower end at 0, and a secret that was read out be
+    called a leak that was not shown: Wilson's lower end stands there.
     """
     kept = weights > 0
     values, weights = values[kept], weights[kept]
@@ -44,7 +46,10 @@ def by_user(
         return wilson(float(values[0]) if n else 0.0, n, level)
     draws = rng.integers(n, size=(resamples, n))
     means = (values[draws] * weights[draws]).sum(axis=1) / weights[draws].sum(axis=1)
-    return _percentiles(means, n, level)
+    found = _percentiles(means, n, level)
+    if found.low == 0 and np.isin(values, (0, 1)).all() and np.ptp(weights) == 0:
+        return Interval(wilson(float(values.mean()), n, level).low, found.high)
+    return found
 
 
 def by_resample(

@@ -141,7 +141,8 @@ def advice(settings: Sequence[Setting], target: float) -> str:
 
 def _named(setting: Setting) -> str:
     assert setting.defence is not None
-    rest = ", ".join(f"{key}={_plain(value)}" for key, value in setting.defence.items() if key not in ("name", "also"))
+    shown = {key: v for key, v in setting.defence.items() if key not in ("name", "also") and v is not None}
+    rest = ", ".join(f"{key}={_plain(value)}" for key, value in shown.items())
     also = "".join(f" with {other['name']}" for other in setting.defence.get("also", []))
     return f"{setting.defence['name']}{f' ({rest})' if rest else ''}{also}"
 
