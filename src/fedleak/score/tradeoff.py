@@ -54,7 +54,7 @@ def tradeoffs(scores: Sequence[Score], prices: Sequence[Price], target: float) -
                 metric=here[0].metric,
                 target=target,
                 settings=settings,
-                advice=advice(settings, target),
+                advice=advice(settings, target, known=any(score.adaptive for score in here)),
             )
         )
     return found
@@ -112,8 +112,11 @@ def _beats(one: Setting, other: Setting) -> bool:
     return no_worse and (one.kept > other.kept or one.value < other.value)
 
 
-def advice(settings: Sequence[Setting], target: float) -> str:
-    """The cheapest setting that keeps the leak below the target, in words; never that anything is safe."""
+def advice(settings: Sequence[Setting], target: float, *, known: bool) -> str:
+    """The cheapest setting that keeps the leak below the target, in words; never that anything is safe.
+
+    `known` says whether anybody attacked who knows of the defences.
+    """
     defended = [setting for setting in settings if setting.defence is not None]
     bare = next(setting for setting in settings if setting.defence is None)
     counted = all(setting.bound is not None for setting in settings)
@@ -132,7 +135,7 @@ def advice(settings: Sequence[Setting], target: float) -> str:
         left = f"{number(nearest.bound)} times chance" if nearest.bound is not None else number(nearest.value)
         return f"No setting that was tried {goal}. The nearest is {_named(nearest)}: up to {left}, {_costs(nearest)}."
     cheapest = able[0]
-    knowing = "" if any(s.adaptive for s in settings) else " Nobody attacked who knows of the defence."
+    knowing = "" if known else " Nobody attacked who knows of the defence."
     return (
         f"The cheapest setting that {goal} is {_named(cheapest)}: {_costs(cheapest)}. "
         f"It holds against the attacks of this plan, and says nothing of others.{knowing}"
