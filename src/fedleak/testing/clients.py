@@ -17,8 +17,7 @@ from fedleak.federation.models.strided import StridedCnn
 from fedleak.plan.plan import FederationPlan, PopulationPlan
 from fedleak.population.datasets.mnist_clients import MnistClients
 from fedleak.population.prepare import Prepared, prepare
-from fedleak.testing.record import record
-from fedleak.trace.prior import Background, Prior
+from fedleak.testing.record import public_only, record
 from fedleak.trace.truth import Truth
 
 __all__ = ["write_clients"]
@@ -37,14 +36,7 @@ def write_clients(folder: Path, seed: int, *, leak: bool) -> Path:
         device_user={device.id: device.user for device in members},
         attributes={share.user.id: share.user.attributes for share in prepared.shares},
     ).save(folder / "truth")
-    assert prepared.public is not None
-    Prior(
-        candidates=(),
-        examples=(),
-        task=prepared.task,
-        outputs=prepared.outputs,
-        background=Background(examples=prepared.public, shows={}),
-    ).save(folder / "prior")
+    public_only(prepared).save(folder / "prior")
     if not leak:
         rounds = [
             replace(

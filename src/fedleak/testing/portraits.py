@@ -20,9 +20,8 @@ from fedleak.plan.configure import plain
 from fedleak.plan.plan import FederationPlan, JoinPlan, PopulationPlan
 from fedleak.population.datasets.mnist_clients import MnistClients
 from fedleak.population.prepare import Prepared, prepare
-from fedleak.testing.record import record
+from fedleak.testing.record import public_only, record
 from fedleak.trace.evidence import Evidence
-from fedleak.trace.prior import Background, Prior
 from fedleak.trace.truth import Truth
 
 __all__ = ["write_pictures"]
@@ -49,14 +48,7 @@ def write_pictures(folder: Path, seed: int, *, leak: bool, power: Power = Power.
         attributes={user.id: user.attributes for user in users.values()},
         evidence=evidence,
     ).save(folder / "truth")
-    assert prepared.public is not None
-    Prior(
-        candidates=(),
-        examples=(),
-        task=prepared.task,
-        outputs=prepared.outputs,
-        background=Background(examples=prepared.public, shows={}),
-    ).save(folder / "prior")
+    public_only(prepared).save(folder / "prior")
     signature = Signature(Task.CLASSIFY, SHAPE, CLASSES + (Power.JOIN in power))
     name = f"pictures-{seed}-{leak}-{power}"
     return record(folder, name, ARCHITECTURE, signature, PLAN, members, start, rounds, told)

@@ -11,10 +11,24 @@ from fedleak.federation.federation import Device, Round
 from fedleak.federation.model import Signature
 from fedleak.plan.configure import plain
 from fedleak.plan.plan import FederationPlan
+from fedleak.population.prepare import Prepared
 from fedleak.trace.header import Header
+from fedleak.trace.prior import Background, Prior
 from fedleak.trace.writer import TraceWriter
 
-__all__ = ["record"]
+__all__ = ["record", "public_only"]
+
+
+def public_only(prepared: Prepared) -> Prior:
+    """What an adversary knows beforehand who knows nobody: the public examples."""
+    assert prepared.public is not None
+    return Prior(
+        candidates=(),
+        examples=(),
+        task=prepared.task,
+        outputs=prepared.outputs,
+        background=Background(examples=prepared.public, shows={}),
+    )
 
 
 def record(
