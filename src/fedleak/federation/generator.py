@@ -53,8 +53,6 @@ class Generator(nn.Module):
                 if name.startswith("embedding"):
                     scale = 1 / math.sqrt(NOISE)
                 values.copy_(torch.from_numpy(rng.normal(0.0, scale, values.shape)))
-            # One category weighs as much as all the noise.
-            self.embedding.weight[:, NOISE:] *= math.sqrt(NOISE)
 
     def forward(self, noise: torch.Tensor, category: torch.Tensor, identity: torch.Tensor) -> torch.Tensor:
         """(n, 100), (n,), (n,) to (n, channels, height, width); identity is 1 for the victim and 0 for others."""

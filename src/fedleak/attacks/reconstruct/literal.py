@@ -28,8 +28,8 @@ class MganPassive(Loop):
     The discriminator is the shared model as the victim left it, with heads for reality and identity; the identity is
     learnt from everybody's representatives; the discriminator's time grows with the rounds. Networks are those of
     Tables I and II at `width` = 1, which needs a GPU; narrower ones have the same layers. The paper does not say how
-    many steps a round has. On few of them, a generator that starts from nothing ends with few different pictures of
-    each class: `mgan-prior` starts from one that can draw.
+    many steps a round has. Its learning rate, 2e-4 for both, is that of a wide discriminator: a thin one then cannot
+    tell fakes from real pictures, and the generator stays with one picture of each class.
     """
 
     name: ClassVar[str] = "mgan-passive"
@@ -42,6 +42,13 @@ class MganPassive(Loop):
     powers: ClassVar[Power] = Power.NONE
     tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY,)
 
+    steps: Annotated[
+        int, Meta(ge=1, description="steps of the generator in a round; of the discriminator at least")
+    ] = 50
+    critic_rate: Annotated[float, Meta(gt=0, description="learning rate of Adam for the discriminator")] = 1e-3
+    turns: Annotated[
+        bool, Meta(description="both take turns step by step; false: all steps of one, then all of the other")
+    ] = True
     width: Annotated[
         float, Meta(gt=0, le=4, description="channels of the generator, as a multiple of Tables I and II")
     ] = 0.25

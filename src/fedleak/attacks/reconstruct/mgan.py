@@ -47,6 +47,18 @@ class Loop:
     rate: Annotated[float, Meta(gt=0, description="learning rate of Adam for the generator")] = 2e-4
     critic_rate: Annotated[float, Meta(gt=0, description="learning rate of Adam for the discriminator")] = 2e-4
     momentum: Annotated[float, Meta(ge=0, lt=1, description="first moment of Adam (beta 1)")] = 0.5
+    turns: Annotated[
+        bool,
+        Meta(
+            description="discriminator and generator take turns step by step; false: all steps of one, then the other's"
+        ),
+    ] = False
+    recall: Annotated[
+        bool,
+        Meta(
+            description="the discriminator goes on learning categories, from the auxiliary set; eq. 5 has no such loss"
+        ),
+    ] = False
 
 
 def reconstruct(
@@ -66,7 +78,7 @@ def reconstruct(
     of_critic = torch.optim.Adam(critic.weights.values(), loop.critic_rate, (loop.momentum, 0.999))
     of_generator = torch.optim.Adam(generator.parameters(), loop.rate, (loop.momentum, 0.999))
     auxiliary = scene.questions.auxiliary
-    real = torch.from_numpy(auxiliary.x.astype(np.float32))
+    real = torch.from_numpy(auxiliary.x.astype(np.float32)), torch.from_numpy(np.asarray(auxiliary.y, dtype=np.int64))
     classes, mine = scene.questions.classes, scene.classes(victim)
     by_round = dict(
         zip(scene.view.updates.round[scene.rows(victim)].tolist(), scene.rows(victim).tolist(), strict=True)
@@ -77,15 +89,28 @@ def reconstruct(
             # What the shared model has unlearnt of fakes grows with the rounds, and so does the time to learn it again.
             more = 1 + loop.growth * place / max(1, len(rounds) - 1)
             shown = None if portraits is None else _until(portraits, victim, number)
-            for _ in range(round(loop.steps * more)):
-                _criticise(critic, of_critic, generator, real, shown, _wanted(classes, mine, loop.batch, rng), rng)
-            for _ in range(loop.steps):
+            for times in _shares(round(loop.steps * more), loop.steps, in_turns=loop.turns):
+                for _ in range(times):
+                    wanted = _wanted(classes, mine, loop.batch, rng)
+                    _criticise(critic, of_critic, generator, real, shown, wanted, rng, recall=loop.recall)
                 wanted = _wanted(classes, mine, loop.batch, rng)
                 _improve(critic, of_generator, generator, portraits is not None, wanted, rng)
         with torch.no_grad():
             pictures = generator.draw(torch.from_numpy(turns(mine, scene.questions.samples)), rng)
     clipped: FloatArray = np.clip(pictures.numpy(), 0, 1)
     return clipped
+
+
+def _shares(steps: int, of_generator: int, *, in_turns: bool) -> list[int]:
+    """How many steps of the discriminator come before each step of the generator.
+
+    >>> _shares(5, 3, in_turns=True), _shares(5, 3, in_turns=False)
+    ([1, 2, 2], [5, 0, 0])
+    """
+    if in_turns:
+        shares: list[int] = np.diff(np.linspace(0, steps, of_generator + 1).astype(int)).tolist()
+        return shares
+    return [steps] + [0] * (of_generator - 1)
 
 
 Shown = tuple[torch.Tensor, torch.Tensor]
@@ -111,24 +136,28 @@ def _criticise(
     critic: Discriminator,
     adam: torch.optim.Optimizer,
     generator: Drawn,
-    real: torch.Tensor,
+    real: tuple[torch.Tensor, torch.Tensor],
     shown: Shown | None,
     wanted: torch.Tensor,
     rng: np.random.Generator,
+    *,
+    recall: bool,
 ) -> None:
     """D minimises L_real + L_id, on as much of every kind: auxiliary and generated, the victim's and the others'."""
     with torch.no_grad():
         fake = generator.draw(wanted, rng)
-    picked = real[torch.from_numpy(rng.integers(len(real), size=len(wanted)))]
-    parts = [picked, fake]
+    rows = torch.from_numpy(rng.integers(len(real[0]), size=len(wanted)))
+    parts = [real[0][rows], fake]
     if shown is not None:
         parts += [images[torch.from_numpy(rng.integers(len(images), size=len(wanted)))] for images in shown]
-    _, reality, identity = critic(torch.cat(parts))
+    category, reality, identity = critic(torch.cat(parts))
     n = len(wanted)
     # One-sided smoothing (Salimans et al., 2016): a discriminator that is sure teaches nothing.
     loss = _should(reality[:n], 0.9) + _should(reality[n : 2 * n], 0.0)
     if shown is not None:
         loss = loss + _should(identity[2 * n : 3 * n], 0.9) + _should(identity[3 * n :], 0.1)
+    if recall:
+        loss = loss + F.cross_entropy(category[:n], real[1][rows])
     adam.zero_grad()
     torch.autograd.backward(loss)
     adam.step()
