@@ -20,7 +20,13 @@ from fedleak.views.view import View
 
 # Generators take long to train; what is small here is pictures and networks, so fewer steps do.
 QUICK = {"pretraining": 200, "steps": 10, "early": 2, "rounds": 1, "iterations": 15}
-SETTINGS: dict[str, dict[str, Any]] = {"mgan-prior": QUICK, "mgan-linked": QUICK}
+LONGER = {"steps": 100, "early": 2, "iterations": 15}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "mgan-prior": QUICK,
+    "mgan-linked": QUICK,
+    "mgan-passive": LONGER,
+    "mgan-active": LONGER,
+}
 SLOW = ("mgan-passive", "mgan-active")  # from nothing, and minutes even here
 
 
