@@ -166,5 +166,4 @@ def attack_job(text: str, change: bytes, out: str, index: int, play: int, worker
     """Play one attack on one run, in a worker process."""
     plan = reread(text, change)
     run = runs(plan, Path(out))[index]
-    attack_run(run, *run.variant.plays(plan)[play], workers=workers)
-    tick(1)
+    attack_run(run, *run.variant.plays(plan)[play], tick, workers=workers)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -57,7 +57,15 @@ def exchanged(secrets: Mapping[UserId, tuple[str, ...]], rng: np.random.Generato
     return {owner: secrets[owners[other]] for owner, other in zip(owners, order, strict=True)}
 
 
-def play(run: Run, attack: Any, game: Any, adversary: Any, *, workers: int = 1) -> Played:
+def play(
+    run: Run,
+    attack: Any,
+    game: Any,
+    adversary: Any,
+    *,
+    workers: int = 1,
+    tick: Callable[[float], None] | None = None,
+) -> Played:
     """Let an attack answer a game's questions about a run, through the eyes of an adversary."""
     given = asked(run, game)
     view, questions = given.look(
@@ -67,9 +75,11 @@ def play(run: Run, attack: Any, game: Any, adversary: Any, *, workers: int = 1) 
         defences=run.variant.defences if run.variant.adaptive else (),
         memory=run.memory,
         workers=workers,
+        tick=tick,
     )
     rng = derive(run.seed, "attack", attack.name, adversary.name)
     claims = game.check(np.asarray(attack.run(view, given.prior, questions, rng)), questions, attack.name)
+    view.progress(1)
     return beside_the_truth(run, claims, game, given)
 
 
@@ -90,16 +100,19 @@ def beside_the_truth(run: Run, claims: Claims, game: Any, given: Asked) -> Playe
     )
 
 
-def attack_run(run: Run, attack: Any, game: Any, adversary: Any, *, workers: int = 1) -> None:
-    """Play one attack on one trained run and keep its claims."""
+def attack_run(
+    run: Run, attack: Any, game: Any, adversary: Any, tick: Callable[[float], None], *, workers: int = 1
+) -> None:
+    """Play one attack on one trained run and keep its claims; `tick` gets shares of the work that add up to 1."""
     if facts(run) is None:
         raise TraceError(f"{run.folder} is not trained to the end; run `fedleak train` first")
     path = claims_path(run, attack, game, adversary)
     if path.exists():
+        tick(1)
         return
     private_folder(path.parent)
     buffer = io.BytesIO()
-    claims = play(run, attack, game, adversary, workers=workers).claims
+    claims = play(run, attack, game, adversary, workers=workers, tick=tick).claims
     np.save(buffer, claims, allow_pickle=False)
     write_atomic(path, buffer.getvalue())
 

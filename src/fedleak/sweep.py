@@ -96,14 +96,13 @@ def cell_job(text: str, change: bytes, out: str, indices: list[int], workers: in
     plan = reread(text, change)
     cell = [runs(plan, Path(out))[index] for index in indices]
     train_run(plan, next(run for run in cell if run.variant.trained), tick, workers)
-    troubles = []
+    troubles, unit = [], _PLAY * plan.federation.rounds
     for run in cell:
         for play in run.variant.plays(plan) if run.variant.played else []:
             try:
-                attack_run(run, *play, workers=workers)
+                attack_run(run, *play, lambda share: tick(share * unit), workers=workers)
             except FedleakError as error:
                 troubles.append(f"{play[0].name}: {error}")
-            tick(_PLAY * plan.federation.rounds)
     if troubles:
         raise FedleakError("; ".join(troubles))
 

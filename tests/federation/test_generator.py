@@ -10,7 +10,7 @@ def test_pictures_have_the_wanted_shape_and_range(shape: tuple[int, ...]) -> Non
     generator = Generator(shape, 4, 0.1, np.random.default_rng(0))
     pictures = generator.draw(torch.arange(4), np.random.default_rng(1)).detach()
     assert pictures.shape == (4, *shape)
-    assert 0 <= float(pictures.min()) and float(pictures.max()) <= 1
+    assert float(pictures.min()) >= 0 and float(pictures.max()) <= 1
 
 
 def test_before_training_noise_says_more_than_the_category() -> None:

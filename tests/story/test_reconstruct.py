@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from command_line import Run
+from fedleak import pipeline
 from fedleak.errors import PlanError
 from fedleak.plan.read import parse
 from fedleak.trace.header import Header
@@ -53,6 +54,31 @@ def test_a_passive_attack_leaves_the_federation_as_it_is_to_the_byte(fedleak: Ru
     assert page.count("data:image/png;base64,") == 2 * 3
     assert fedleak("report", tmp_path / "with").returncode == 0
     assert (tmp_path / "with" / "report.html").read_text().count("data:image/png;base64,") == 2 * 3
+
+
+class Watched:
+    """Progress as a bar would show it."""
+
+    def __init__(self) -> None:
+        self.ticks: dict[str, list[float]] = {}
+        self.units: dict[str, float] = {}
+
+    def stage(self, text: str, units: float) -> None:
+        self.text, self.units[text], self.ticks[text] = text, units, []
+
+    def tick(self, units: float) -> None:
+        self.ticks[self.text].append(units)
+
+
+def test_an_attack_that_takes_long_says_how_far_it_is(tmp_path: Path) -> None:
+    plan, watched = parse(PLAN.replace("attack = [", f"attack = [{PASSIVE}, ")), Watched()
+    pipeline.train(plan, tmp_path / "out", watched, 1)
+    pipeline.attack(plan, tmp_path / "out", watched, 1)
+    [playing] = [text for text in watched.ticks if text.startswith("Playing")]
+    # A tick for each of three victims, and one for the attack that takes no time.
+    assert len(watched.ticks[playing]) == 3 + 1
+    assert sum(watched.ticks[playing]) == pytest.approx(watched.units[playing])
+    assert max(watched.ticks[playing][:3]) < 0.5
 
 
 def test_an_active_server_and_a_malicious_participant_are_declared_and_their_effect_is_measured(

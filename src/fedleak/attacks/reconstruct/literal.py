@@ -76,6 +76,7 @@ class MganPassive(Loop):
         for place, victim in enumerate(scene.victims):
             generator = Generator(scene.shape, given.classes, self.width, rng)
             claims[place] = reconstruct(scene, victim, generator, rounds[victim], portraits, self, rng)
+            scene.view.progress((place + 1) / len(scene.victims))
         return claims
 
 

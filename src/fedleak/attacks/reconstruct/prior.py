@@ -68,4 +68,5 @@ class MganPrior(Loop):
             own = scene.rounds(victim)[self.early - 1 :] if self.identity else scene.rounds(victim)
             own = spread(own or scene.rounds(victim)[-1:], self.rounds)
             claims[place] = reconstruct(scene, victim, Mapped(decoder, rng), own, portraits, self, rng)
+            view.progress((place + 1) / len(scene.victims))
         return claims
