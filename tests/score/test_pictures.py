@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from fedleak.core import FloatArray, IntArray, derive
+from fedleak.score.garbage import garbage
 from fedleak.score.grids import grids
-from fedleak.score.judge import garbage, judge
+from fedleak.score.judge import judge
 from fedleak.score.pictures import inception, quality
 from fedleak.score.score import Measured, Played, measure
 from fedleak.testing.portraits import CLIENTS, SHAPE, write_pictures

@@ -1,14 +1,13 @@
 """A judge of pictures: which class they show, whether they show anything at all, and which property.
 
 It learns from people who took no part and from the test set, so nothing that it knows comes from a victim. Beside the
-classes it has one for what is no picture: noise, blur, blends and blots. Without that a classifier is sure of its
+classes it has one for what is no picture (`fedleak.score.garbage`). Without that a classifier is sure of its
 answer on images that nobody could read, as those of model inversion.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,9 +20,10 @@ from torch import nn
 from fedleak.core import FloatArray, IntArray, derive
 from fedleak.errors import AttackError
 from fedleak.federation.engines.embedded import one_thread
+from fedleak.score.garbage import garbage
 from fedleak.trace.evidence import Evidence
 
-__all__ = ["Judge", "judge", "garbage"]
+__all__ = ["Judge", "judge"]
 
 _STEPS, _BATCH, _RATE, _AT_ONCE = 900, 64, 3e-3, 512
 _SPOILT, _BANK = 0.25, 2000  # garbage: its share of a batch, and how much of it is made
@@ -122,41 +122,6 @@ def _noisy(pictures: FloatArray, rng: np.random.Generator) -> FloatArray:
     made[::2] += rng.normal(0, 0.05, made[::2].shape)
     clipped: FloatArray = np.clip(made, 0, 1).astype(np.float32)
     return clipped
-
-
-def garbage(real: FloatArray, count: int, rng: np.random.Generator) -> FloatArray:
-    """Images that show nothing, made of pictures so that brightness and contrast do not give them away.
-
-    Noise, smooth noise, shuffled pixels, thick blur, blends of several pictures, quarters put together wrongly, and
-    blank ones.
-    """
-    chosen = real[rng.integers(len(real), size=(count, 4))]
-    kinds: Sequence[int] = rng.integers(7, size=count).tolist()
-    side = min(real.shape[2:])
-    found = np.empty((count, *real.shape[1:]), dtype=np.float32)
-    for place, (some, kind) in enumerate(zip(chosen, kinds, strict=True)):
-        one = some[0]
-        if kind == 0:
-            made = rng.random(one.shape) ** rng.uniform(0.5, 4)
-        elif kind == 1:
-            smooth = ndimage.gaussian_filter(rng.normal(size=one.shape), (0, *[rng.uniform(1, side / 8)] * 2))
-            made = (smooth - smooth.min()) / max(float(np.ptp(smooth)), 1e-6)
-            made = np.where(made > rng.uniform(0.5, 0.8), made, 0) if rng.random() < 0.5 else made
-        elif kind == 2:
-            made = rng.permuted(one.reshape(len(one), -1), axis=1).reshape(one.shape)
-        elif kind == 3:
-            blur = rng.uniform(side / 9, side / 4)
-            made = ndimage.gaussian_filter(one, (0, blur, blur))
-            made = made / max(float(made.max()), 1e-6) * rng.uniform(0.3, 1)
-        elif kind == 4:
-            made = some.mean(axis=0) if rng.random() < 0.5 else some[:3].max(axis=0)
-        elif kind == 5:
-            half = one.shape[1] // 2
-            made = np.concatenate([some[1][:, half:], one[:, : one.shape[1] - (one.shape[1] - half)]], axis=1)
-        else:
-            made = np.full(one.shape, rng.random())
-        found[place] = np.clip(made + rng.normal(0, 0.03, one.shape) * (rng.random() < 0.5), 0, 1)
-    return found
 
 
 def _network(shape: tuple[int, ...], outputs: int, rng: np.random.Generator) -> nn.Module:
