@@ -26,14 +26,14 @@ def check_defences(
     What is promised is about the plan as it is, with all of its rounds.
     """
     if not plan.defences:
-        raise PlanError(f"{plan.title}: has no [[defence]] to check")
+        raise PlanError(f"{plan.source}: has no [[defence]] to check")
     change = {
         "seeds": [plan.seeds[0]],
         "federation": {"rounds": 1, "fraction": 1.0, "centralised": False},
         "audit": {"adaptive": False, "controls": []},
         "analysis": [],
     }
-    brief = parse(plan.text, plan.title, merged(plan.change, change))
+    brief = parse(plan.text, plan.source, merged(plan.change, change))
     pipeline.train(brief, folder, progress, jobs)
     every = runs(brief, folder)
     promised = []

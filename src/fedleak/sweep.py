@@ -42,16 +42,16 @@ def over(plan: Plan, grids: Mapping[tuple[str, str], list[Any]]) -> Plan:
     tables: dict[str, dict[str, Any]] = {}
     for (name, key), values in grids.items():
         tables.setdefault(name, {"name": name})[key] = values
-    raw = merged(toml(plan.text, plan.title), plan.change)
+    raw = merged(toml(plan.text, plan.source), plan.change)
     change = {"defence": [*raw.get("defence", []), *tables.values()]}
-    return parse(plan.text, plan.title, merged(plan.change, change))
+    return parse(plan.text, plan.source, merged(plan.change, change))
 
 
 def sweep(plan: Plan, out: Path, progress: Progress, jobs: int | None = None) -> Audit:
     """Train and attack every cell that is not done yet, and say what each defence buys and costs."""
     if not plan.defences:
         raise PlanError(
-            f"{plan.title}: a sweep needs something to vary: add a [[defence]] with a list of strengths, for instance "
+            f"{plan.source}: a sweep needs something to vary: add a [[defence]] with a list of strengths, for instance "
             "name = 'noise', sigma = [1.0, 5.0], or --over noise.sigma=1,5"
         )
     claim(plan, out)

@@ -129,7 +129,7 @@ def vary(
         "audit": {"adversaries": list(dict.fromkeys(able)), "controls": list(controls)},
         **tables,
     }
-    return parse(plan.text, plan.title, merged(plan.change, change))
+    return parse(plan.text, plan.source, merged(plan.change, change))
 
 
 def otherwise(plan: Plan, *, attacks: Sequence[Any], games: Sequence[Any], **tables: Any) -> Plan:

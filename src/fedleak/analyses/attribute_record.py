@@ -53,7 +53,7 @@ class AttributeRecord:
     def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
         """Curves over the rounds, and at the end who was attributed and whether it could be an accident."""
         players = able(plan)
-        plain = parse(plan.text, plan.title, merged(plan.change, {"defence": [], "audit": {"controls": []}}))
+        plain = parse(plan.text, plan.source, merged(plan.change, {"defence": [], "audit": {"controls": []}}))
         pipeline.train(plain, out, progress, jobs)
         every = runs(plain, out)
         progress.stage("Following secrets", len(every) * len(players))

@@ -94,7 +94,7 @@ class SideEffect:
             "audit": {"adversaries": ["server"], "controls": []},
             "federation": {"centralised": False},
         }
-        return parse(plan.text, plan.title, merged(plan.change, change))
+        return parse(plan.text, plan.source, merged(plan.change, change))
 
     def _curve(self, plan: Plan, out: Path) -> np.ndarray[Any, np.dtype[np.float64]]:
         """Utility after every round, from round 0, mean over seeds."""

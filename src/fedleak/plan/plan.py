@@ -243,6 +243,7 @@ class Plan:
         str, float
     ]  # metric, or game.metric where it is not of `identify` -> the lower end of an interval must not exceed it
     text: str = ""  # the file as it was written
+    source: str = "plan"  # which file that is, for errors
     change: Mapping[str, Any] = field(default_factory=dict)  # what was asked for beside it, in the plan's own keys
     resolved: Mapping[str, Any] = field(default_factory=dict)  # the same as plain data, with every default
 

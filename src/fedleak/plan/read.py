@@ -147,6 +147,7 @@ def parse(text: str, source: str = "plan", change: Mapping[str, Any] | None = No
         deployed=resolved["deployed"],
         limits=resolved["limits"],
         text=text,
+        source=source,
         change=change or {},
         resolved=resolved,
         **powers,
