@@ -59,6 +59,17 @@ def test_representatives_resemble_the_clients_own_data_more_than_another_clients
     assert cells is not None and len(cells) == 16 and len(cells[0]) % 8 == 0
 
 
+def test_a_search_that_goes_on_from_the_last_round_needs_fewer_steps(tmp_path: Path) -> None:
+    def error(warm: bool) -> list[float]:
+        look = RepresentativesLook(rounds=(3, 1, 2), iterations=8, shown=0, warm=warm)
+        found = made(look, tmp_path / "out", plan())
+        return [float(row[2]) for row in found.rows if row[1] == "error of the update"]  # type: ignore[arg-type]
+
+    cold, warm = error(False), error(True)
+    assert warm[0] == cold[0]
+    assert warm[2] < 0.8 * cold[2]
+
+
 def test_no_picture_is_drawn_where_none_is_wanted_and_a_round_that_never_was_is_refused(tmp_path: Path) -> None:
     found = made(RepresentativesLook(rounds=(1,), iterations=1, shown=0), tmp_path / "out", plan())
     assert [figure.kind for figure in found.figures] == ["lines"]

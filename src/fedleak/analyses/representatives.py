@@ -57,6 +57,10 @@ class RepresentativesLook(Inversion):
     rounds: Annotated[
         tuple[Annotated[int, Meta(ge=1)], ...], Meta(description="which rounds to look at; a few over the run if empty")
     ] = ()
+    warm: Annotated[
+        bool,
+        Meta(description="start each search from what the last round looked at showed of the client, not from noise"),
+    ] = False
     shown: Annotated[int, Meta(ge=0, le=10, description="clients whose pictures are drawn in the local report")] = 3
 
     def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
@@ -65,7 +69,7 @@ class RepresentativesLook(Inversion):
         pipeline.train(varied, out, progress, jobs)
         every = runs(varied, out)
         last = plan.federation.rounds
-        wanted = self.rounds or tuple(sorted({1, max(1, last // 4), max(1, last // 2), last}))
+        wanted = sorted({*self.rounds} or {1, max(1, last // 4), max(1, last // 2), last})
         if max(wanted) > last:
             raise AttackError(f"analysis '{self.name}': round {max(wanted)} is asked for, and the run has {last}")
         progress.stage("Seeking representatives", len(every) * len(wanted))
@@ -73,8 +77,9 @@ class RepresentativesLook(Inversion):
         pictures: list[Figure] = []
         for run in every:
             held = _held(plan, run)
+            earlier: dict[str, FloatArray] = {}
             for at in wanted:
-                found, owners = self._found(run, at)
+                found, owners = self._found(run, at, earlier)
                 for measure, row in self._measured(found, [held[name] for name in owners], run, at).items():
                     values.setdefault((at, measure), []).append(row)
                 if run is every[0] and at == wanted[0]:
@@ -116,8 +121,8 @@ class RepresentativesLook(Inversion):
             figures=[figure, *pictures],
         )
 
-    def _found(self, run: Run, at: int) -> tuple[Found, list[str]]:
-        """The representatives of one round, and whose they are."""
+    def _found(self, run: Run, at: int, earlier: dict[str, FloatArray]) -> tuple[Found, list[str]]:
+        """The representatives of one round, and whose they are; `earlier` holds the last ones of each client."""
         view, trace = View(run.folder / "trace", ANONYMOUS_SERVER), Trace.open(run.folder / "trace")
         shape = tuple(view.settings["input_shape"])
         if len(shape) != 3:
@@ -125,6 +130,9 @@ class RepresentativesLook(Inversion):
         model = model_of(view)
         rows = np.flatnonzero(view.updates.round == at)
         updates = {layer.name: np.asarray(view.updates.layer(layer.name)[rows]) for layer in model.layout}
+        owners = [trace.header.devices[int(device)] for device in np.asarray(trace.device)[rows]]
+        classes = int(view.settings["outputs"])
+        nothing = np.zeros((classes, *shape), dtype=np.float32)
         found = representatives(
             model,
             view.snapshot(at - 1),
@@ -132,9 +140,11 @@ class RepresentativesLook(Inversion):
             self,
             shape=shape,
             rng=derive(0, "representatives"),
+            start=np.stack([earlier.get(owner, nothing) for owner in owners]) if self.warm and earlier else None,
             lr=float(view.settings["lr"]),
         )
-        return found, [trace.header.devices[int(device)] for device in np.asarray(trace.device)[rows]]
+        earlier.update(zip(owners, found.by_class(classes), strict=True))
+        return found, owners
 
     def _measured(
         self, found: Found, held: Sequence[Examples], run: Run, at: int
