@@ -20,7 +20,7 @@ from fedleak.views.view import View
 
 # Generators take long to train; what is small here is pictures and networks, so fewer steps do.
 QUICK = {"pretraining": 200, "steps": 10, "early": 2, "rounds": 1, "iterations": 15}
-LONGER = {"steps": 100, "early": 2, "iterations": 15}
+LONGER = {"steps": 100, "early": 2, "iterations": 15, "width": 0.1, "recall": True}
 SETTINGS: dict[str, dict[str, Any]] = {
     "mgan-prior": QUICK,
     "mgan-linked": QUICK,
