@@ -107,7 +107,7 @@ def test_the_generator_learns_to_draw_what_the_model_takes_for_a_class() -> None
         bars[i, 0, :, 2 * (i % 3) : 2 * (i % 3) + 3] = 0.5 + 0.5 * rng.random()
     data = Examples(x=bars, y=np.arange(90) % 3)
     [*_, last] = run(model, [Device("d", UserId("u"), -1, data)], plan=FederationPlan(rounds=30, fraction=1, lr=0.1))
-    gan = ClassGan(model, SHAPE, CLASSES, replace(JOIN, steps=60, width=0.1), 3)
+    gan = ClassGan(model, SHAPE, CLASSES, replace(JOIN, steps=300, width=0.1), 3)
     before = gan.draw(30, derive(0)).x
     gan.learn(1, last.weights)
     after = gan.draw(30, derive(0))
