@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 
 from fedleak.errors import FedleakError
 
-__all__ = ["cores", "run_jobs"]
+__all__ = ["Tick", "cores", "run_jobs"]
 
 Job = Callable[..., None]
 Tick = Callable[[float], None]

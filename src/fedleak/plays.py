@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 from fedleak.core import UserId, derive
 from fedleak.errors import AttackError, TraceError
 from fedleak.games.game import Asked, Claims
+from fedleak.jobs import Tick
 from fedleak.runs import Run, digest, facts
 from fedleak.score.assemble import settings_key
 from fedleak.score.score import Played
@@ -64,7 +65,7 @@ def play(
     adversary: Any,
     *,
     workers: int = 1,
-    tick: Callable[[float], None] | None = None,
+    tick: Tick | None = None,
 ) -> Played:
     """Let an attack answer a game's questions about a run, through the eyes of an adversary."""
     given = asked(run, game)
@@ -100,9 +101,7 @@ def beside_the_truth(run: Run, claims: Claims, game: Any, given: Asked) -> Playe
     )
 
 
-def attack_run(
-    run: Run, attack: Any, game: Any, adversary: Any, tick: Callable[[float], None], *, workers: int = 1
-) -> None:
+def attack_run(run: Run, attack: Any, game: Any, adversary: Any, tick: Tick, *, workers: int = 1) -> None:
     """Play one attack on one trained run and keep its claims; `tick` gets shares of the work that add up to 1."""
     if facts(run) is None:
         raise TraceError(f"{run.folder} is not trained to the end; run `fedleak train` first")

@@ -63,7 +63,8 @@ def test_a_search_that_goes_on_from_the_last_round_needs_fewer_steps(tmp_path: P
     def error(warm: bool) -> list[float]:
         look = RepresentativesLook(rounds=(3, 1, 2), iterations=8, shown=0, warm=warm)
         found = made(look, tmp_path / "out", plan())
-        return [float(row[2]) for row in found.rows if row[1] == "error of the update"]  # type: ignore[arg-type]
+        told = zip(column(found, "measure"), column(found, "value"), strict=True)
+        return [value for measure, value in told if measure == "error of the update"]
 
     cold, warm = error(False), error(True)
     assert warm[0] == cold[0]

@@ -59,7 +59,7 @@ class RepresentativesLook(Inversion):
     ] = ()
     warm: Annotated[
         bool,
-        Meta(description="start each search from what the last round looked at showed of the client, not from noise"),
+        Meta(description="start from what the last round looked at showed of the client, as who can link updates may"),
     ] = False
     shown: Annotated[int, Meta(ge=0, le=10, description="clients whose pictures are drawn in the local report")] = 3
 
