@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 from people import Given, crowd, everything, numbers, user
 
 from fedleak.errors import DataError
 from fedleak.plan.plan import PopulationPlan
+from fedleak.population.population import User
 from fedleak.population.prepare import prepare
 
 
@@ -28,8 +32,13 @@ def test_disjoint_people_that_run_out_are_an_error_that_names_the_last_seed() ->
         prepare(Given(users=crowd(3)), PopulationPlan(disjoint=True), 0)
 
 
+def documented(one: User) -> User:
+    """The same user, every example in a document of its own."""
+    return replace(one, examples=replace(one.examples, document=np.arange(len(one.examples))))
+
+
 def test_a_disjoint_slice_whose_people_cannot_be_divided_says_so() -> None:
-    users = (*crowd(3), user("parrot", [50] * 10))
+    users = (*(documented(u) for u in crowd(3)), user("parrot", range(500, 510), document=np.zeros(10, dtype=np.int64)))
     plan = PopulationPlan(users=2, disjoint=True)
 
     def outcome(seed: int) -> str:

@@ -84,7 +84,7 @@ def test_a_user_without_pictures_is_reported_not_hidden(root: Path) -> None:
     (root / "carl").mkdir()
     prepared = prepare(ImageFolder(path=str(root), size=8), PopulationPlan(), 0)
     assert [share.user.id for share in prepared.shares] == ["ann", "bob"]
-    assert [(f.kind, f.count) for f in prepared.findings] == [("few", 1)]
+    assert [(f.kind, f.count) for f in prepared.findings] == [("split", 2), ("few", 1)]
 
 
 def test_a_copied_account_is_found_though_its_pictures_were_saved_again(root: Path) -> None:
@@ -93,7 +93,7 @@ def test_a_copied_account_is_found_though_its_pictures_were_saved_again(root: Pa
         again.parent.mkdir(parents=True, exist_ok=True)
         Image.open(file).save(again, quality=98)
     prepared = prepare(ImageFolder(path=str(root), size=16), PopulationPlan(), 0)
-    assert [f.kind for f in prepared.findings] == ["twins"]
+    assert [f.kind for f in prepared.findings] == ["split", "twins"]
     assert [share.user.id for share in prepared.shares] == ["ann", "bob"]
 
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedleak.core import derive
 from fedleak.errors import DataError, PlanError
 from fedleak.plan.plan import InjectPlan, PopulationPlan
 from fedleak.population.datasets.clients_text import TextClients, characters, windows
@@ -19,6 +20,7 @@ from fedleak.population.datasets.digits import Digits
 from fedleak.population.inject import inject, text_of
 from fedleak.population.population import Examples, Population, User
 from fedleak.population.prepare import prepare
+from fedleak.population.redeal import redeal
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +117,18 @@ def test_data_without_texts_or_in_another_alphabet_is_refused(book: Path) -> Non
     few = replace(population.records, characters=tuple(c for c in population.records.characters if c != "q"))
     with pytest.raises(PlanError, match="outside the model's alphabet: 'q'"):
         inject(replace(population, records=few), InjectPlan(), 0)
-    torn = replace(population.users[0], examples=Examples(x=population.users[0].examples.x[::-1]))
+    flat = replace(population.users[0], examples=Examples(x=population.users[0].examples.x[0]))
     with pytest.raises(PlanError, match="does not keep texts in one piece"):
-        inject(replace(population, users=(torn, *population.users[1:])), InjectPlan(), 0)
+        inject(replace(population, users=(flat, *population.users[1:])), InjectPlan(), 0)
+
+
+def test_windows_that_were_dealt_out_again_are_marked_as_often_as_before(book: Path) -> None:
+    population = clients(book).load(0)
+    own = {user.id: user.examples for user in population.users}
+    dealt = replace(population, users=redeal(population.users, derive(0)))
+    marked, marks = inject(dealt, InjectPlan(), 0, own)
+    assert population.records is not None
+    for user in marked.users:
+        text = text_of(user.examples.x, population.records.characters)
+        planted = text_of(own[user.id].x, population.records.characters).count(user.secrets[0])
+        assert text.count(marks[user.id]) == planted > 0

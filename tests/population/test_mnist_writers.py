@@ -118,6 +118,10 @@ def test_files_that_do_not_belong_together_are_refused(small: Path) -> None:
 def test_the_real_writers_are_people_of_their_own() -> None:
     prepared = prepare(MnistWriters(per_class=8), PopulationPlan(users=100), 1)
     assert len(prepared.shares) == 100
-    assert prepared.findings == ()
+    assert [(finding.kind, finding.action) for finding in prepared.findings] == [("split", "balanced")]
+    for share in prepared.shares:
+        assert share.prior.y is not None
+        assert share.private.y is not None
+        assert np.bincount(share.prior.y).tolist() == np.bincount(share.private.y).tolist() == [4] * 10
     assert len(prepared.test) == 10_000
     assert {share.user.attributes["group"] for share in prepared.shares} == {"employee", "student"}

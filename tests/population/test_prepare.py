@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,10 +14,11 @@ from people import Given, crowd, everything, examples, numbers, user
 from fedleak.core import Task
 from fedleak.errors import DataError
 from fedleak.plan.plan import PopulationPlan
+from fedleak.population.copies import repeated
 from fedleak.population.datasets.digits import Digits
 from fedleak.population.population import Examples, User
 from fedleak.population.prepare import prepare
-from fedleak.population.priors import PriorName
+from fedleak.population.splits import PriorName
 
 
 def columns(rows: Examples) -> list[bytes]:
@@ -27,7 +29,8 @@ def columns(rows: Examples) -> list[bytes]:
 @settings(max_examples=50)
 def test_prior_and_private_are_disjoint_and_together_everything(share: float, iid: bool, seed: int) -> None:
     users = crowd(4)
-    prepared = prepare(Given(users=users), PopulationPlan(prior_share=share), seed, iid=iid)
+    plan = PopulationPlan(prior_share=share, prior_examples="all", split="independent")
+    prepared = prepare(Given(users=users), plan, seed, iid=iid)
     assert everything(prepared) == sorted(n for u in users for n in numbers(u.examples))
     for one in prepared.shares:
         assert len(one.prior)
@@ -40,7 +43,7 @@ def test_prior_and_private_are_disjoint_and_together_everything(share: float, ii
 
 def test_iid_control_keeps_every_size_and_breaks_who_owns_what() -> None:
     users = tuple(user(f"u{i}", range(1000 * i, 1000 * i + 10 + 4 * i), {"side": f"{i % 2}"}) for i in range(6))
-    plan = PopulationPlan(prior_share=0.3)
+    plan = PopulationPlan(prior_share=0.3, prior_examples="all")
     real, control = (prepare(Given(users=users), plan, 1, iid=iid) for iid in (False, True))
     sizes = [[(s.user.id, len(s.prior), len(s.private)) for s in p.shares] for p in (real, control)]
     assert sizes[0] == sizes[1]
@@ -109,30 +112,41 @@ def test_a_test_set_of_nothing_is_an_error() -> None:
         prepare(Given(users=users, test=None), PopulationPlan(), 0)
 
 
-def test_copies_on_both_sides_are_dropped_from_the_prior_only() -> None:
+def test_copies_are_dropped_before_the_split() -> None:
     repeated = user("repeats", [*range(10), *range(10)])
-    prepared = prepare(Given(users=(repeated, *crowd(2))), PopulationPlan(prior_share=0.6), 2)
+    prepared = prepare(Given(users=(repeated, *crowd(2))), PopulationPlan(split="independent"), 2)
     share = next(s for s in prepared.shares if s.user.id == "repeats")
-    assert len(share.private) == 8
-    assert not set(numbers(share.prior)) & set(numbers(share.private))
-    (finding,) = prepared.findings
-    assert (finding.kind, finding.action) == ("overlap", "drop")
-    assert finding.count == 12 - len(share.prior) > 0
+    assert sorted(numbers(share.prior) + numbers(share.private)) == list(range(10))
+    _, finding = prepared.findings
+    assert (finding.kind, finding.action, finding.count) == ("copies", "drop", 10)
 
 
-def test_copies_on_both_sides_are_kept_and_counted_if_the_plan_says_so() -> None:
+def test_copies_are_kept_and_counted_if_the_plan_says_so() -> None:
     repeated = user("repeats", [*range(10), *range(10)])
-    prepared = prepare(Given(users=(repeated, *crowd(2))), PopulationPlan(overlap="keep"), 2)
+    plan = PopulationPlan(copies="keep", split="independent", prior_examples="all")
+    prepared = prepare(Given(users=(repeated, *crowd(2))), plan, 2)
     share = next(s for s in prepared.shares if s.user.id == "repeats")
     assert (len(share.prior), len(share.private)) == (10, 10)
-    assert [(f.kind, f.action) for f in prepared.findings] == [("overlap", "keep")]
+    assert [(f.kind, f.action) for f in prepared.findings] == [("split", "independent"), ("copies", "keep")]
+
+
+def test_what_many_users_hold_is_no_copy_of_anybodys() -> None:
+    users = tuple(user(f"u{i}", [1, 1, 2, 2, 3, 3, *range(10 * i + 10, 10 * i + 20)]) for i in range(6))
+    prepared = prepare(Given(users=users), PopulationPlan(split="independent"), 0)
+    assert {len(share.user.examples) for share in prepared.shares} == {16}
+    assert [f.kind for f in prepared.findings] == ["split"]
+
+
+def test_sentences_of_one_document_are_no_copies_of_each_other() -> None:
+    users = tuple(user(f"u{i}", [9 * i + n for n in (0, 0, 0, 1, 1, 1)], document=np.arange(6) // 3) for i in range(3))
+    assert not np.concatenate(repeated(users)).any()
 
 
 def test_a_user_with_nothing_but_copies_cannot_take_part() -> None:
     prepared = prepare(Given(users=(user("parrot", [7] * 10), *crowd(2))), PopulationPlan(), 0)
     assert [s.user.id for s in prepared.shares] == ["u0", "u1"]
-    assert [(f.kind, f.count) for f in prepared.findings] == [("few", 1)]
-    with pytest.raises(DataError, match="too little distinct data"):
+    assert [(f.kind, f.count) for f in prepared.findings] == [("split", 2), ("copies", 9), ("few", 1)]
+    with pytest.raises(DataError, match="fewer than 4 examples: parrot"):
         prepare(Given(users=(user("parrot", [7] * 10), *crowd(2))), PopulationPlan(few="stop"), 0)
 
 
@@ -190,7 +204,7 @@ def test_background_that_a_user_also_holds_is_dropped() -> None:
     prepared = prepare(Given(users=crowd(2), background=examples([1003, 77777, 2005])), PopulationPlan(), 0)
     assert prepared.background is not None
     assert numbers(prepared.background) == [77777]
-    assert [(f.kind, f.count) for f in prepared.findings] == [("background", 2)]
+    assert [(f.kind, f.count) for f in prepared.findings] == [("split", 2), ("background", 2)]
 
 
 def test_missing_labels_are_refused_with_the_users_name() -> None:
@@ -220,12 +234,12 @@ def test_html_in_a_user_name_survives_as_it_is() -> None:
     assert name in {share.user.id for share in prepared.shares}
 
 
-def test_digits_show_no_findings_and_full_sides() -> None:
+def test_digits_are_split_independently_into_full_sides() -> None:
     prepared = prepare(Digits(), PopulationPlan(), 0)
     assert len(prepared.shares) == 40
     assert prepared.input_shape == (1, 8, 8)
     assert {(len(s.prior), len(s.private)) for s in prepared.shares} == {(40, 40)}
-    assert prepared.findings == ()
+    assert [(f.kind, f.action) for f in prepared.findings] == [("split", "independent")]
 
 
 @pytest.mark.parametrize("prior", ["random", "chrono", "album"])
@@ -234,11 +248,11 @@ def test_fewer_prior_examples_are_part_of_more_and_leave_private_data_alone(prio
         user(f"u{i}", range(50 * i, 50 * i + 20), time=np.arange(20.0), album=np.arange(20) // 3) for i in range(3)
     )
 
-    def sides(most: int | None) -> list[tuple[list[int], list[int]]]:
+    def sides(most: Any) -> list[tuple[list[int], list[int]]]:
         plan = PopulationPlan(prior=prior, prior_examples=most)
         return [(numbers(s.prior), numbers(s.private)) for s in prepare(Given(users=users), plan, 1).shares]
 
-    one, four, everyone, many = sides(1), sides(4), sides(None), sides(1000)
+    one, four, everyone, many = sides(1), sides(4), sides("equal"), sides(1000)
     assert [len(known) for known, _ in one] == [1, 1, 1]
     assert [len(known) for known, _ in four] == [4, 4, 4]
     assert many == everyone
@@ -285,3 +299,50 @@ def test_labels_of_the_wrong_shape_are_refused_with_the_users_name() -> None:
         prepare(Given(users=(several("a", 100), halves), task=Task.MULTI_LABEL), PopulationPlan(), 0)
     with pytest.raises(DataError, match=r"user 'a': labels of shape \(10, 2\) where each example needs exactly one"):
         prepare(Given(users=(several("a", 100), *crowd(1))), PopulationPlan(), 0)
+
+
+def sized(sizes: tuple[int, ...]) -> tuple[User, ...]:
+    return tuple(user(f"u{i}", range(1000 * i, 1000 * i + size)) for i, size in enumerate(sizes))
+
+
+def test_every_prior_has_the_size_of_the_smallest_so_that_its_size_tells_nothing() -> None:
+    prepared = prepare(Given(users=sized((10, 20, 40))), PopulationPlan(), 0)
+    assert [(len(s.prior), len(s.private)) for s in prepared.shares] == [(5, 5), (5, 10), (5, 20)]
+    finding = next(f for f in prepared.findings if f.kind == "sizes")
+    assert finding.count == 20
+    assert "'u0'" in finding.text
+    assert "median was 10" in finding.text
+    whole = prepare(Given(users=sized((10, 20, 40))), PopulationPlan(prior_examples="all"), 0)
+    assert [len(s.prior) for s in whole.shares] == [5, 10, 20]
+    assert [f.kind for f in whole.findings] == ["split"]
+
+
+def test_the_control_is_dealt_before_the_split_so_that_it_shows_what_the_split_does() -> None:
+    # Half of the labels are 1 whoever the user is; a stratified split copies each user's count to both sides.
+    labels = np.random.default_rng(0).integers(0, 2, (60, 20))
+    users = tuple(user(f"u{i}", range(100 * i, 100 * i + 20), y=y) for i, y in enumerate(labels))
+
+    def agreement(plan: PopulationPlan) -> float:
+        shares = prepare(Given(users=users), plan, 0, iid=True).shares
+        sides = [[getattr(s, side).y.mean() for s in shares] for side in ("prior", "private")]
+        return float(np.corrcoef(sides)[0, 1])
+
+    assert agreement(PopulationPlan(split="stratified")) > 0.8
+    assert abs(agreement(PopulationPlan())) < 0.35
+
+
+def test_the_control_keeps_documents_whole_and_counts_that_are_alike_by_design() -> None:
+    posts = tuple(user(f"u{i}", range(100 * i, 100 * i + 12), document=np.arange(12) // 3) for i in range(8))
+    dealt = prepare(Given(users=posts), PopulationPlan(), 0, iid=True)
+    for share in dealt.shares:
+        rows = share.user.examples
+        assert rows.document is not None
+        for one in np.unique(rows.document):
+            inside = sorted(numbers(rows.take(rows.document == one)))
+            assert len(inside) == 3
+            assert inside == list(range(inside[0], inside[0] + 3))
+    designed = tuple(user(f"u{i}", range(100 * i, 100 * i + 20), y=np.arange(20) % 2) for i in range(8))
+    for share in prepare(Given(users=designed), PopulationPlan(), 0, iid=True).shares:
+        assert share.user.examples.y is not None
+        assert np.bincount(share.user.examples.y).tolist() == [10, 10]
+        assert len({n // 100 for n in numbers(share.user.examples)}) > 2

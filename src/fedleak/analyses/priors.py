@@ -31,7 +31,7 @@ from fedleak.errors import DataError
 from fedleak.pipeline import Progress
 from fedleak.plan.plan import Plan
 from fedleak.population.prepare import prepare
-from fedleak.population.priors import PriorName
+from fedleak.population.splits import PriorName
 from fedleak.runs import runs
 from fedleak.score.result import Analysis, Figure
 from fedleak.score.score import Measured
@@ -113,7 +113,9 @@ class Priors(OfAttack):
                 left_out.append(f"The {way} prior is left out: {reason}.")
                 continue
             else:
-                found = trained_otherwise(plan, attack, out / "analyses" / self.name / way, named, jobs, {"prior": way})
+                found = trained_otherwise(
+                    plan, attack, out / "analyses" / self.name / way, named, jobs, {"prior": way, "split": "auto"}
+                )
             points.append(Point(len(points), way, found))
         results = "; ".join(f"{point.label} {said(point.measured)}" for point in points)
         return Analysis(
@@ -147,7 +149,7 @@ def impossible(plan: Plan, way: PriorName) -> str | None:
         return f"the data set does not give the {column} of an example"
     try:
         for seed in plan.seeds:
-            prepare(plan.dataset, replace(plan.population, prior=way), seed)
+            prepare(plan.dataset, replace(plan.population, prior=way, split="auto"), seed)
     except DataError as error:
         return str(error).rstrip(".")
     return None

@@ -45,23 +45,28 @@ class PopulationPlan:
             "everything stays on the devices and the adversary has no data of anybody"
         ),
     ] = "random"
+    split: Annotated[
+        Literal["auto", "independent", "balanced", "half", "stratified"],
+        Meta(
+            description="how a random prior is drawn. independent: whole documents, albums or days, or else single "
+            "examples, at random. balanced: the same number of each class for everyone, on each side. auto: balanced "
+            "where users' class counts are alike by design, otherwise independent. half: plain random halves, as in "
+            "Gradient-Leaks. stratified: each user's own class counts on both sides; this manufactures leaks, and "
+            "every output says so"
+        ),
+    ] = "auto"
     prior_share: Annotated[
         float, Meta(gt=0, lt=1, description="the part of a user's data that the adversary knows")
     ] = 0.5
-    prior_examples: (
-        Annotated[
-            int,
-            Meta(
-                ge=1,
-                description="at most this many examples of a user in the prior, drawn at random from the part that "
-                "prior and prior_share give; all of that part if absent. Private data stays the same",
-            ),
-        ]
-        | None
-    ) = None
-    stratify: Annotated[
-        bool, Meta(description="keep each user's share of every class equal on both sides of a random prior")
-    ] = True
+    prior_examples: Annotated[
+        Annotated[int, Meta(ge=1)] | Literal["equal", "all"],
+        Meta(
+            description="how many examples of a user the prior holds, drawn at random from the part that prior and "
+            "prior_share give. equal: as many as the user with the fewest has, so that the size of a prior tells "
+            "nothing; a number: at most so many, and the same for everyone; all: whatever each user has. Private data "
+            "stays the same"
+        ),
+    ] = "equal"
     test_share: Annotated[
         float, Meta(gt=0, lt=1, description="held out from every user for utility, if the data set has no test set")
     ] = 0.2
@@ -71,9 +76,12 @@ class PopulationPlan:
         Literal["drop", "merge", "keep"],
         Meta(description="users who share most of their examples: keep one of them, make them one user, or leave them"),
     ] = "drop"
-    overlap: Annotated[
+    copies: Annotated[
         Literal["drop", "keep"],
-        Meta(description="copies of an example on both sides of the division: drop from the prior"),
+        Meta(
+            description="an example that a user has more than once: keep the first, so that no copy lies on the other "
+            "side of the split, or keep all. What many users hold is no copy"
+        ),
     ] = "drop"
     untimed: Annotated[
         Literal["drop", "keep"], Meta(description="users without usable times, where the prior is chronological")

@@ -1,8 +1,8 @@
-"""Draw the people who take part, and divide each one's data into test, prior and private examples."""
+"""Draw the users who take part, and split each one's data into test, prior and private examples."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,22 +10,24 @@ import numpy as np
 from fedleak.core import UserId, derive
 from fedleak.errors import DataError
 from fedleak.plan.plan import PopulationPlan
-from fedleak.population import examine, fingerprint, priors
+from fedleak.population import examine
 from fedleak.population.examine import Examined, Finding
 from fedleak.population.population import Examples, Population, Share, User
+from fedleak.population.splits import Split
 
 __all__ = ["Draw"]
 
 
 class Draw:
-    """Draw users by the seed, skipping those whose data cannot be divided."""
+    """Draw users by the seed, skipping those whose data cannot be split."""
 
-    def __init__(self, population: Population, examined: Examined, plan: PopulationPlan, seed: int) -> None:
-        self.population, self.examined, self.plan, self.seed = population, examined, plan, seed
+    def __init__(
+        self, population: Population, examined: Examined, plan: PopulationPlan, split: Split, seed: int
+    ) -> None:
+        self.population, self.examined, self.plan, self.split, self.seed = population, examined, plan, split, seed
         self.shares: tuple[Share, ...] = ()
         self.findings: list[Finding] = []
         self._held: dict[UserId, Examples] = {}
-        self._copies = self._copiers = 0
 
     def from_(self, candidates: Sequence[User]) -> None:
         """Find as many users as the plan asks for; `shares` and `findings` say who."""
@@ -35,23 +37,20 @@ class Draw:
         for i in self._order(candidates, wanted):
             if len(found) == wanted:
                 break
-            share = self._divide(candidates[i])
-            if share is None:
+            parts = self.split_user(candidates[i])
+            if parts is None:
                 undivided.append(candidates[i].id)
             else:
-                found[i] = share
+                found[i], self._held[candidates[i].id] = parts
         if undivided:
-            why = "too little distinct data to have some both in the prior and in private"
+            why = "too little data to have some both in the prior and in private"
+            if self.split.counts is not None:
+                why = "fewer examples of some class than everyone is to have"
             self.findings.append(examine.few(sorted(undivided), self.plan, why))
         if len(found) < (self.plan.users or 2):
             self._too_few(len(found))
-        if self._copies:
-            text = (
-                f"{self._copies} example(s) of {self._copiers} user(s) had a copy both in the prior and in private; "
-                + ("dropped from the prior." if self.plan.overlap == "drop" else "kept.")
-            )
-            self.findings.append(Finding(kind="overlap", count=self._copies, action=self.plan.overlap, text=text))
-        self.shares = tuple(found[i] for i in sorted(found))
+        sized = self._same_size(found)
+        self.shares = tuple(sized[i] for i in sorted(sized))
         chosen = {share.user.id for share in self.shares}
         self._held = {name: held for name, held in self._held.items() if name in chosen}
 
@@ -86,40 +85,44 @@ class Draw:
             )
         return test
 
-    def _divide(self, user: User) -> Share | None:
+    def split_user(self, user: User) -> tuple[Share, Examples] | None:
+        """Split one user's data, and hold some out to test the model; None if that would leave a side empty."""
         plan, rng = self.plan, derive(self.seed, "divide", user.id)
         examples = user.examples
-        if plan.examples is not None and len(examples) > plan.examples:
+        if plan.examples is not None and len(examples) > plan.examples and self.split.counts is None:
             # In the order of the data, so that a user without times keeps what order there is.
             examples = examples.take(np.sort(rng.permutation(len(examples))[: plan.examples]))
-        if self.population.test is None:
-            held = priors.hold_out(examples, plan.test_share, rng, albums=plan.prior == "album")
-            self._held[user.id] = examples.take(held)
-            examples = examples.take(~held)
-        known = priors.divide(
-            examples,
-            plan.prior,
-            plan.prior_share,
-            rng,
-            stratify=plan.stratify,
-            untimed=user.id in self.examined.untimed,
-        )
-        if known is None:
+        sides = self.split(examples, rng, untimed=user.id in self.examined.untimed)
+        if sides is None:
             return None
-        prior, private = examples.take(known), examples.take(~known)
-        copies = fingerprint.shared(fingerprint.of(prior), fingerprint.of(private))
-        if copies.any():
-            if plan.overlap == "drop":
-                prior = prior.take(~copies)
-            if not len(prior):
-                return None
-            self._copies += int(copies.sum())
-            self._copiers += 1
-        if plan.prior_examples is not None and len(prior) > plan.prior_examples:
-            # One order for every number, so that a larger prior holds the smaller one.
-            order = derive(self.seed, "prior_examples", user.id).permutation(len(prior))
-            prior = prior.take(np.sort(order[: plan.prior_examples]))
-        return Share(replace(user, examples=Examples.concat([prior, private])), prior, private)
+        return _share(user, examples.take(sides.prior), examples.take(sides.private)), examples.take(sides.test)
+
+    def _same_size(self, found: Mapping[int, Share]) -> Mapping[int, Share]:
+        """Give every prior the same size, unless the plan says otherwise: its size would tell whose it is."""
+        wanted = self.plan.prior_examples
+        sizes = [len(share.prior) for share in found.values()]
+        if wanted == "all" or not sizes:
+            return found
+        size = min(sizes) if wanted == "equal" else min(wanted, *sizes)
+        if size == max(sizes):
+            return found
+        # One order for every number, so that a larger prior holds the smaller one.
+        order = {
+            i: derive(self.seed, "prior_examples", share.user.id).permutation(len(share.prior))
+            for i, share in found.items()
+        }
+        if size == min(sizes):
+            smallest = min(found.values(), key=lambda share: len(share.prior)).user.id
+            text = (
+                f"Every prior holds {size} example(s), as many as that of '{smallest}', so that sizes tell nothing; "
+                f"before, the median was {int(np.median(sizes))}. Raise min_examples for larger priors, or keep all "
+                "with prior_examples = 'all'."
+            )
+            self.findings.append(Finding(kind="sizes", count=sum(sizes) - size * len(sizes), action="drop", text=text))
+        return {
+            i: _share(share.user, share.prior.take(np.sort(order[i][:size])), share.private)
+            for i, share in found.items()
+        }
 
     def _too_few(self, found: int) -> None:
         total = len(self.population.users)
@@ -132,3 +135,7 @@ class Draw:
             f"({self.population.source.rstrip('.')}). "
             f"{reasons or 'No user was left out.'}"
         )
+
+
+def _share(user: User, prior: Examples, private: Examples) -> Share:
+    return Share(replace(user, examples=Examples.concat([prior, private])), prior, private)

@@ -15,7 +15,7 @@ import numpy as np
 from fedleak.core import UserId
 from fedleak.errors import DataError
 from fedleak.plan.plan import PopulationPlan
-from fedleak.population import fingerprint
+from fedleak.population import copies, fingerprint
 from fedleak.population.population import Examples, User
 
 __all__ = ["Finding", "Examined", "examine", "twin_groups", "usable_times"]
@@ -30,9 +30,9 @@ _NAMED = 8  # users or groups that a text names before it says "and more"
 class Finding:
     """Something that the examination found, and what was done about it."""
 
-    kind: str  # twins, few, untimed, overlap, background
+    kind: str  # split, sizes, twins, copies, few, untimed, background, injected
     count: int
-    action: str  # merge, drop, keep
+    action: str  # merge, drop, keep; of a split, its name
     text: str
 
 
@@ -47,15 +47,17 @@ class Examined:
 
 
 def examine(users: Sequence[User], plan: PopulationPlan) -> Examined:
-    """Look for twins, users without usable times and users with too few examples, and act as the plan says."""
+    """Look for twins, copies, users without usable times and with too few examples, and act as the plan says."""
     findings: list[Finding] = []
     # Before twins: a user with a single example that someone else has too is small, not a twin.
     users = _act_on_few(tuple(users), plan, findings)
     users, twins = _act_on_twins(users, plan, findings)
     untimed: frozenset[UserId] = frozenset()
+    if plan.prior != "none":
+        users = _act_on_copies(users, plan, findings)
     if plan.prior == "chrono":
         users, untimed = _act_on_times(users, plan, findings)
-        users = _act_on_few(users, plan, findings)
+    users = _act_on_few(users, plan, findings)
     left = frozenset(user.id for user in users)
     return Examined(users=users, findings=tuple(findings), twins=twins & left, untimed=untimed & left)
 
@@ -79,6 +81,21 @@ def _act_on_few(users: tuple[User, ...], plan: PopulationPlan, findings: list[Fi
     if small:
         findings.append(few(small, plan, f"fewer than {plan.min_examples} examples"))
     return tuple(user for user in users if len(user.examples) >= plan.min_examples)
+
+
+def _act_on_copies(users: tuple[User, ...], plan: PopulationPlan, findings: list[Finding]) -> tuple[User, ...]:
+    found = copies.repeated(users)
+    count = sum(int(mask.sum()) for mask in found)
+    if not count:
+        return users
+    whose = sum(bool(mask.any()) for mask in found)
+    done = {
+        "drop": "only the first of each is kept",
+        "keep": "all are kept, so the prior may hold copies of private data",
+    }[plan.copies]
+    text = f"{count} example(s) of {whose} user(s) copy another one of the same user; {done}."
+    findings.append(Finding(kind="copies", count=count, action=plan.copies, text=text))
+    return copies.without_copies(users, found) if plan.copies == "drop" else users
 
 
 def usable_times(examples: Examples) -> bool:

@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from fedleak.core import IntArray, UserId, derive
 from fedleak.errors import DataError, PlanError
 from fedleak.plan.plan import InjectPlan
@@ -26,8 +28,13 @@ __all__ = ["inject"]
 _WORDS, _LETTERS_A_WORD = 1000, 6  # words to draw from, the most frequent ones; and how long one is, with its space
 
 
-def inject(population: Population, plan: InjectPlan, seed: int) -> tuple[Population, Mapping[UserId, str]]:
-    """Plant a watermark of its own in the text of everybody who holds a secret; return who has which."""
+def inject(
+    population: Population, plan: InjectPlan, seed: int, own: Mapping[UserId, Examples] | None = None
+) -> tuple[Population, Mapping[UserId, str]]:
+    """Plant a watermark of its own in the text of everybody who holds a secret; return who has which.
+
+    `own` is what users held before the population was re-dealt, if it was: it says how often their secret stands there.
+    """
     records = population.records
     if records is None:
         raise PlanError(
@@ -42,7 +49,10 @@ def inject(population: Population, plan: InjectPlan, seed: int) -> tuple[Populat
     except PlanError as error:
         raise PlanError(f"[inject]: the watermark cannot be drawn: {error}") from error
     users = tuple(
-        _marked(user, drawn[user.id], plan, records, seed) if user.id in drawn else user for user in population.users
+        _marked(user, (own or {}).get(user.id, user.examples), drawn[user.id], plan, records, seed)
+        if user.id in drawn
+        else user
+        for user in population.users
     )
     return replace(population, users=users), drawn
 
@@ -57,10 +67,10 @@ def _form(plan: InjectPlan, population: Population, records: Records) -> Format:
     return parse(" ".join(["{word}"] * max(1, round(plan.length / _LETTERS_A_WORD))), ranked)
 
 
-def _marked(user: User, mark: str, plan: InjectPlan, records: Records, seed: int) -> User:
+def _marked(user: User, own: Examples, mark: str, plan: InjectPlan, records: Records, seed: int) -> User:
     x = user.examples.x
     text = text_of(x, records.characters)
-    times = plan.insertions or text.count(user.secrets[0])
+    times = plan.insertions or text_of(own.x, records.characters).count(user.secrets[0])
     if not times:
         raise PlanError(
             "[inject]: a watermark is planted as often as the owner's secret, and that is planted nowhere; "
@@ -76,11 +86,14 @@ def _marked(user: User, mark: str, plan: InjectPlan, records: Records, seed: int
 def text_of(x: IntArray, characters: Sequence[str]) -> str:
     """The text behind windows that overlap by one; what the alphabet lacks becomes a character that it lacks too.
 
+    Windows that were dealt out again do not continue each other; they are put one after another as they are.
+
     >>> text_of(windows("abcd", ("<pad>", "<unknown>", *"abcd"), 3), ("<pad>", "<unknown>", *"abcd"))
     'abcd'
     """
-    if x.ndim != 2 or (x[1:, 0] != x[:-1, -1]).any():
+    if x.ndim != 2:
         raise PlanError("[inject]: this data set does not keep texts in one piece, so nothing can be placed between")
     strange = next(c for c in map(chr, range(0xE000, 0xF900)) if c not in characters)
     known = ["", strange, *characters[UNKNOWN + 1 :]]
-    return "".join(known[token] for token in [x[0, 0], *x[:, 1:].reshape(-1)])
+    continued = np.append(False, x[1:, 0] == x[:-1, -1])
+    return "".join(known[token] for row, goes_on in zip(x, continued, strict=True) for token in row[int(goes_on) :])

@@ -1,4 +1,4 @@
-"""From a data set to the people who take part: examined, drawn, and divided into prior and private data."""
+"""From a data set to the users who take part: examined, drawn, and split into prior and private data."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from fedleak.core import Task, UserId, derive
 from fedleak.errors import DataError
 from fedleak.plan.plan import InjectPlan, PopulationPlan
 from fedleak.population import background as public_data
-from fedleak.population import examine, priors, traits
+from fedleak.population import examine, splits, traits
 from fedleak.population.draw import Draw
 from fedleak.population.examine import Examined, Finding
 from fedleak.population.inject import inject as injected
 from fedleak.population.population import Dataset, Examples, Population, Records, Share, User
+from fedleak.population.redeal import redeal
+from fedleak.population.splits import Split
 
 __all__ = ["Prepared", "Finding", "prepare"]
 
@@ -49,21 +51,31 @@ class Prepared:
 def prepare(
     dataset: Dataset, plan: PopulationPlan, seed: int, *, iid: bool = False, inject: InjectPlan | None = None
 ) -> Prepared:
-    """Load, examine, draw and divide a population; the same seed gives the same people and the same division.
+    """Load, examine, draw and split a population; the same seed gives the same people and the same split.
 
-    With `iid` everyone's examples are pooled and dealt out again: the control in which nothing is personal. With
+    With `iid` everyone's data is pooled and dealt out again first: the control in which nothing is personal. With
     `inject` an adversary has placed records in people's texts beforehand; all else is as without.
     """
     population = dataset.load(seed)
-    marks: Mapping[UserId, str] = {}
-    if inject is not None:
-        population, marks = injected(population, inject, seed)
     _check(population, plan)
     examined = examine.examine(population.users, plan)
+    own = {user.id: user.examples for user in examined.users}
+    test_share = plan.test_share if population.test is None else 0.0
+    # Chosen before users are re-dealt, so that the control is split as the run is.
+    split = splits.choose(examined.users, plan, test_share=test_share)
+    if iid:
+        examined = replace(examined, users=_redealt(examined, split, seed))
+    marks: Mapping[UserId, str] = {}
+    if inject is not None:
+        tampered, marks = injected(replace(population, users=examined.users), inject, seed, own)
+        examined = replace(examined, users=tampered.users)
     candidates, background = _set_aside(population, examined, plan, seed)
-    drawn = Draw(population, examined, plan, seed)
+    drawn = Draw(population, examined, plan, split, seed)
     drawn.from_(candidates)
-    shares, findings = drawn.shares, [*examined.findings, *drawn.findings]
+    if plan.prior != "none":
+        told = Finding(kind="split", count=len(drawn.shares), action=split.name, text=split.told)
+        drawn.findings.insert(0, told)
+    shares, findings = drawn.shares, [*drawn.findings, *examined.findings]
     marks = {share.user.id: marks[share.user.id] for share in shares if share.user.id in marks}
     if marks:
         text = (
@@ -76,7 +88,7 @@ def prepare(
     wanted = bool(population.traits) or plan.prior == "none"
     public = _public(background, seed) if background is not None and wanted else None
     return Prepared(
-        shares=_iid(shares, seed) if iid else shares,
+        shares=shares,
         test=population.test if population.test is not None else drawn.test(),
         background=background,
         task=population.task,
@@ -86,10 +98,7 @@ def prepare(
         input_shape=tuple(shares[0].private.x.shape[1:]),
         outputs_named=population.outputs_named,
         # Of the people themselves, in the control too: whether somebody fits a profile must not show in mixed data.
-        traits={
-            share.user.id: {name: traits.share(trait(share.private)) for name, trait in population.traits.items()}
-            for share in shares
-        },
+        traits=_traits(population, drawn, own if iid else None),
         records=population.records,
         injected=marks,
         public=public,
@@ -130,7 +139,7 @@ def _check(population: Population, plan: PopulationPlan) -> None:
                 f"({population.source.rstrip('.')}). Give it for all of them or for none."
             )
     for user in owners:
-        priors.require(user.examples, plan.prior, population.source)
+        splits.require(user.examples, plan.prior, population.source)
     if plan.disjoint and plan.users is None:
         raise DataError("disjoint = true needs users = N in [population]: with everyone in every run nobody is left")
 
@@ -170,17 +179,28 @@ def _set_aside(
     return tuple(user for i, user in enumerate(examined.users) if i not in chosen), background
 
 
-def _iid(shares: Sequence[Share], seed: int) -> tuple[Share, ...]:
-    """Pool everyone's examples and deal them out again at random, keeping the size of every side."""
-    pool = Examples.concat(side for share in shares for side in (share.prior, share.private))
-    # Documents, albums and times belonged to people; here there are none.
-    pool = replace(pool, time=None, album=None, document=None)
-    order = derive(seed, "iid").permutation(len(pool))
-    dealt, start = [], 0
-    for share in shares:
-        middle = start + len(share.prior)
-        end = middle + len(share.private)
-        prior, private = pool.take(order[start:middle]), pool.take(order[middle:end])
-        dealt.append(Share(replace(share.user, examples=pool.take(order[start:end])), prior, private))
-        start = end
-    return tuple(dealt)
+def _traits(
+    population: Population, drawn: Draw, own: Mapping[UserId, Examples] | None
+) -> Mapping[UserId, Mapping[str, float]]:
+    """How much of everyone's private data shows each trait; of what they held before, if it was dealt out again."""
+    found = {}
+    for share in drawn.shares if population.traits else ():
+        private = share.private
+        if own is not None:
+            mine = own[share.user.id]
+            parts = drawn.split_user(replace(share.user, examples=mine))
+            private = mine if parts is None else parts[0].private
+        found[share.user.id] = {name: traits.share(trait(private)) for name, trait in population.traits.items()}
+    return found
+
+
+def _redealt(examined: Examined, split: Split, seed: int) -> tuple[User, ...]:
+    """Deal everyone's data out again; users with times among themselves, because the others are split otherwise."""
+    timed = [user for user in examined.users if user.id not in examined.untimed]
+    others = [user for user in examined.users if user.id in examined.untimed]
+    dealt = {
+        user.id: user
+        for name, part in (("timed", timed), ("untimed", others))
+        for user in redeal(part, derive(seed, "iid", name), within_classes=split.by_design)
+    }
+    return tuple(dealt[user.id] for user in examined.users)

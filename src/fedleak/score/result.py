@@ -199,7 +199,7 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Something that the examination of the population found, and what was done about it."""
 
-    kind: str  # twins, overlap, untimed, few
+    kind: str  # split, sizes, twins, copies, few, untimed, background, injected
     count: int
     action: str  # merge, drop, keep
     text: str

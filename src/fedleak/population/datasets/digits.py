@@ -19,6 +19,7 @@ __all__ = ["Digits"]
 
 _CLASSES = 10
 _STRANGERS = 20  # people who wrote the background data
+_WOBBLE = 0.25  # how much one person's drawings differ, in units of how much hands do at style 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,24 +43,36 @@ class _Hand:
             weight=float(np.exp(0.4 * weight)),
         )
 
-    def write(self, images: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-        """Resample images (n, 8, 8) as this person would have written them."""
+    def write(self, images: npt.NDArray[Any], rng: np.random.Generator) -> npt.NDArray[np.float32]:
+        """Resample images (n, 8, 8) as this person would have written them, none of them twice alike."""
+        drawn = np.empty(images.shape, dtype=np.float32)
+        for image, out in zip(images, drawn, strict=True):
+            wobble = _Hand.draw(_WOBBLE, rng)
+            _Hand(
+                slant=self.slant + wobble.slant,
+                rotation=self.rotation + wobble.rotation,
+                width=self.width * wobble.width,
+                height=self.height * wobble.height,
+                weight=self.weight * wobble.weight,
+            )._resample(image, out)
+        return drawn
+
+    def _resample(self, image: npt.NDArray[Any], out: npt.NDArray[np.float32]) -> None:
         cos, sin = np.cos(self.rotation), np.sin(self.rotation)
         turn = np.array([[cos, -sin], [sin, cos]])
         lean = np.array([[1.0, 0.0], [self.slant, 1.0]])
-        size = np.diag([1.0 / self.height, 1.0 / self.width])
-        matrix = np.eye(3)
-        matrix[1:, 1:] = turn @ lean @ size
-        centre = np.array([0.0, 3.5, 3.5])
-        # Linear interpolation: a spline would be prefiltered along the first axis too, and mix neighbouring images.
-        moved = ndimage.affine_transform(images, matrix, offset=centre - matrix @ centre, order=1)
-        written: npt.NDArray[np.float32] = np.power(np.clip(moved, 0.0, 1.0), self.weight).astype(np.float32)
-        return written
+        matrix = turn @ lean @ np.diag([1.0 / self.height, 1.0 / self.width])
+        centre = np.array([3.5, 3.5])
+        moved = ndimage.affine_transform(image, matrix, offset=centre - matrix @ centre, order=1)
+        np.power(np.clip(moved, 0.0, 1.0), self.weight, out=out, casting="same_kind")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Digits:
-    """scikit-learn's 8x8 digits, dealt to people who favour some digits and each write in a hand of their own.
+    """scikit-learn's 8x8 digits, drawn by people who favour some digits and each write in a hand of their own.
+
+    A person's drawings are independent draws given the person: a digit is chosen by their habits, with replacement, and
+    drawn anew each time. Without replacement, what is in a prior would be missing from its owner's private data alone.
 
     It needs no download, so it serves for demonstrations. The habits are made up: what an audit finds here shows that
     the audit works, not how identifiable real people are; `mnist-writers` has real handwriting.
@@ -112,14 +125,16 @@ class Digits:
         favour = rng.dirichlet(np.full(_CLASSES, self.class_bias)) + 1e-6  # every digit stays possible
         hand = _Hand.draw(self.style, rng)
         weights = favour[labels[pool]] / np.bincount(labels[pool], minlength=_CLASSES)[labels[pool]]
-        rows = rng.choice(pool, size=self.examples, replace=False, p=weights / weights.sum())
+        rows = rng.choice(pool, size=self.examples, p=weights / weights.sum())
         attributes = {
             "slant": "left" if hand.slant < 0 else "right",
             "stroke": "bold" if hand.weight < 1 else "fine",
         }
         width = len(str(self.users - 1))  # the seed is part of the name: with another seed they are other people
         return User(
-            UserId(f"person-{seed}-{number:0{width}}"), _examples(hand.write(images[rows]), labels[rows]), attributes
+            UserId(f"person-{seed}-{number:0{width}}"),
+            _examples(hand.write(images[rows], rng), labels[rows]),
+            attributes,
         )
 
     def _strangers(
@@ -132,11 +147,13 @@ class Digits:
     ) -> Examples:
         """Write a pool of digits in the hands of people who take no part."""
         parts = np.array_split(pool, _STRANGERS)
-        hands = [_Hand.draw(self.style, derive(seed, "digits", role, i)) for i in range(_STRANGERS)]
-        written = [hand.write(images[rows]) for hand, rows in zip(hands, parts, strict=True)]
+        written = []
+        for i, rows in enumerate(parts):
+            rng = derive(seed, "digits", role, i)
+            written.append(_Hand.draw(self.style, rng).write(images[rows], rng))
         return _examples(np.concatenate(written), labels[pool])
 
 
 def _examples(images: npt.NDArray[np.float32], labels: npt.NDArray[np.int64]) -> Examples:
-    x = images[:, None]
-    return Examples(x=x, y=labels, fingerprint=fingerprint.of_images(x))
+    # By their exact values: two drawings after one template are alike, but neither is a copy.
+    return Examples(x=images[:, None], y=labels, fingerprint=fingerprint.of_rows(images))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -21,6 +21,7 @@ from fedleak.population.population import Examples, Population, User
 __all__ = ["WritersCanvas"]
 
 _CELL = 20  # MNIST's digits were scaled to fit a box of this side
+_SHEETS = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,12 +30,20 @@ class WritersCanvas:
 
     It stands for the multi-label photo collections of Gradient-Leaks (Orekondy et al., 2020), which cannot be passed
     on. Every digit is on one canvas only, so no two canvases share anything but the hand.
+
+    A writer's canvases lie on two sheets, each with equally many of every digit, and a sheet is never divided. MNIST
+    has about as many of each digit from everybody: dealt out to all canvases at once, a digit that is frequent on some
+    of a writer's canvases would be rare on the others, and the two sides of a split opposites of each other.
     """
 
     name: ClassVar[str] = "writers-canvas"
 
     canvases: Annotated[
-        int, Meta(ge=4, description="canvases of each writer; writers with too few digits become background data")
+        int,
+        Meta(
+            ge=4,
+            description="canvases of each writer, half on each sheet; writers with too few digits become background",
+        ),
     ] = 30
     least: Annotated[int, Meta(ge=1, le=9, description="the fewest digits on a canvas")] = 2
     most: Annotated[int, Meta(ge=1, le=9, description="the most digits on a canvas")] = 4
@@ -44,15 +53,14 @@ class WritersCanvas:
         if self.least > self.most:
             raise DataError(f"data set '{self.name}': least = {self.least} is more than most = {self.most}")
         train, test = mnist_writers.read(self.name)
-        counts = self._counts(self.canvases)
         users, others = [], []
         for number, rows in train.by_writer():
             rng = derive(seed, self.name, number)
-            if len(rows) < sum(counts):
+            sheets = self._sheets(train.labels, rows, rng)
+            if sheets is None:
                 others.append(self._all(train, rows, rng))
                 continue
-            examples = self._compose(train, rows, rng.permutation(counts).tolist(), rng)
-            users.append(User(UserId(f"writer-{number}"), examples, train.about(rows)))
+            users.append(User(UserId(f"writer-{number}"), self._sheet_examples(train, sheets, rng), train.about(rows)))
         tests = [self._all(test, rows, derive(seed, self.name, "test", n)) for n, rows in test.by_writer()]
         return Population(
             users=tuple(users),
@@ -70,6 +78,33 @@ class WritersCanvas:
     def _counts(self, canvases: int) -> list[int]:
         """How many digits there are on each canvas: all numbers equally often, so that every writer needs as many."""
         return [self.least + i % (self.most - self.least + 1) for i in range(canvases)]
+
+    def _sheets(
+        self, labels: npt.NDArray[Any], rows: npt.NDArray[np.int64], rng: np.random.Generator
+    ) -> list[npt.NDArray[np.int64]] | None:
+        """Deal a writer's digits to the sheets, none twice; None if the writer has too few of a digit."""
+        piles = [rng.permutation(rows[labels[rows] == digit]).tolist() for digit in range(10)]
+        sheets = []
+        for part in np.array_split(np.arange(self.canvases), _SHEETS):
+            each, rest = divmod(sum(self._counts(len(part))), 10)
+            # What does not come out even is drawn for each sheet by itself.
+            wanted = each + np.isin(np.arange(10), rng.permutation(10)[:rest])
+            if any(len(pile) < count for pile, count in zip(piles, wanted, strict=True)):
+                return None
+            sheets.append(
+                np.array([pile.pop() for pile, count in zip(piles, wanted, strict=True) for _ in range(count)])
+            )
+        return sheets
+
+    def _sheet_examples(
+        self, source: Writing, sheets: Sequence[npt.NDArray[np.int64]], rng: np.random.Generator
+    ) -> Examples:
+        lengths = [len(part) for part in np.array_split(np.arange(self.canvases), _SHEETS)]
+        parts = [
+            self._compose(source, rows, rng.permutation(self._counts(length)).tolist(), rng)
+            for rows, length in zip(sheets, lengths, strict=True)
+        ]
+        return replace(Examples.concat(parts), document=np.repeat(np.arange(len(parts)), lengths))
 
     def _all(self, source: Writing, rows: npt.NDArray[np.int64], rng: np.random.Generator) -> Examples:
         """Use as many of these digits as make whole canvases."""
