@@ -39,7 +39,7 @@ class Variant:
     @property
     def trained(self) -> bool:
         """Whether it has a federation of its own; others look again at one that is trained for another variant."""
-        return self.control in (None, "iid") and self.adaptive != "machine"
+        return self.control in (None, "iid", "fresh-data") and self.adaptive != "machine"
 
     @property
     def played(self) -> bool:

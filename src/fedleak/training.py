@@ -103,6 +103,7 @@ def train_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
             weights=writer.weights,
             workers=workers,
             tampering=tampering,
+            fresh_data=run.variant.control == "fresh-data",
             isolation=resumed(Trace.open(run.folder / "trace"), tampering) if writer.rounds else None,
         )
         clock = Clock()

@@ -16,9 +16,9 @@ seeds = [0]
 [dataset]
 name = "digits"
 users = 15
-examples = 48
-class_bias = 8.0
-style = 0.6
+examples = 80
+class_bias = 2.0
+style = 1.0
 [model]
 name = "mlp"
 hidden = [8]

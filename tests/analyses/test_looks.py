@@ -85,8 +85,7 @@ def test_larger_sets_of_raw_data_identify_better_and_leave_no_private_example_be
 
 
 def test_nobody_is_named_by_raw_data_that_is_dealt_at_random(tmp_path: Path) -> None:
-    # Not stratified: what chance gives a person more of would be on both sides.
-    nobody = small(dataset={"class_bias": 1e6, "style": 0.0}, population={"stratify": False})
+    nobody = small(dataset={"class_bias": 1e6, "style": 0.0})
     found = made(RawData(sizes=(8,)), tmp_path / "out", nobody)
     assert column(found, "low")[0] <= column(found, "chance")[0]
 

@@ -38,7 +38,9 @@ PLAN = """
 seeds = [3]
 [dataset]
 name = "digits"
-examples = 20
+examples = 40
+style = 2.0
+class_bias = 0.5
 [population]
 users = 30
 [model]

@@ -36,7 +36,7 @@ def test_the_story_names_attacker_sights_finding_control_and_defences() -> None:
     assert "The server that runs the federation, curious but honest." in text
     assert "each client's update, under a fresh handle every round" in text
     assert "Out of 40 people, an update's sender is named correctly in 68% of cases; guessing would manage 3%." in text
-    assert "none of the 5 attacks was shown to beat chance" in text
+    assert "The control holds: where nobody's data has anything personal in it, all 5 scores are at chance" in text
     assert re.search(r"noise \(sigma=0.02, relative=yes\): the strongest attack .* instead of 0.75", text)
     assert "accuracy 0.86, worse by 0.051" in text
     assert re.search(
@@ -136,8 +136,21 @@ def test_an_attack_that_finds_nothing_is_never_called_safe() -> None:
 def test_a_control_that_leaks_is_said_aloud() -> None:
     broken = changed(example(), lambda s: s.control == "iid" and s.attack == "reid-svm", low=0.2, value=0.3)
     text = joined(shown(broken))
-    assert "The control does not hold" in text
-    assert "1 of 5 attacks still beat chance: reid-svm (0.30" in text
+    assert "The control is off" in text
+    assert "1 of 5 scores depart from chance: reid-svm (0.30, above chance" in text
+
+
+def test_a_control_below_chance_is_said_aloud_too() -> None:
+    sunk = changed(
+        example(), lambda s: s.control == "iid" and s.attack == "reid-svm", value=0.01, low=0.005, high=0.015
+    )
+    assert "1 of 5 scores depart from chance: reid-svm (0.010, below chance" in joined(shown(sunk))
+
+
+def test_warnings_come_before_any_verdict() -> None:
+    text = joined(shown(msgspec.structs.replace(example(), warnings=["The control is off: \x1b[2J."])))
+    assert "\x1b" not in text
+    assert text.index("Warning: The control is off") < text.index("They found")
 
 
 def test_an_audit_without_control_says_what_that_means() -> None:

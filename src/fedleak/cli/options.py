@@ -15,6 +15,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import read
 from fedleak.plan.shipped import find
+from fedleak.population.splits import STRATIFIED
 
 __all__ = ["plan_argument", "out_option", "full_option", "jobs_option", "opened", "Bar", "bar", "console"]
 
@@ -31,7 +32,10 @@ jobs_option = click.option("--jobs", type=click.IntRange(1), help="Processes at 
 def opened(plan: str, out: Path | None, full: bool = False) -> tuple[Plan, Path]:
     """Read a plan given as a file or by name, and settle where its results go."""
     path = find(plan)
-    return read(path, full=full), out or Path(f"fedleak-{path.stem}{'-full' if full else ''}")
+    chosen = read(path, full=full)
+    if chosen.population.split == "stratified":
+        click.echo(f"Warning: {path.name}: {STRATIFIED}", err=True)
+    return chosen, out or Path(f"fedleak-{path.stem}{'-full' if full else ''}")
 
 
 def console() -> Console:

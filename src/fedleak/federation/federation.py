@@ -108,12 +108,16 @@ def train(
     workers: int = 1,
     tampering: Tampering = NOTHING,
     isolation: Isolation | None = None,
+    fresh_data: bool = False,
 ) -> Iterator[Round]:
     """Yield the rounds after `start`, which left these weights.
 
     Every draw is named by round and device, so a resumed run and a run on more workers yield the same bytes.
     `model` is the plan's: on_model is applied here. A run in which devices are isolated resumes from the models that
     these have by then, too; its updates are recorded like all others, and do not move the shared model.
+
+    With `fresh_data` everyone's examples are dealt out again before every round: a control in which no client repeats
+    anything.
     """
     if start and (weights is None or (tampering.isolated and isolation is None)):
         raise ValueError("a run resumes from the weights of the round it stopped after")
@@ -136,6 +140,7 @@ def train(
         [d.defended for d in devices],
     )
     sizes = engine.pool.sizes
+    everything = engine.pool.copy() if fresh_data else None
     isolation = isolation or Isolation(now, tampering.isolated)
     adder = next((defence for defence in defences if defence.overrides("on_aggregation")), None)
     if adder is not None and tampering.isolated:
@@ -149,6 +154,8 @@ def train(
             selected = _select(devices, settings.fraction, defences, past, seed)
             past.append(selected)
             with one_thread():
+                if everything is not None:
+                    engine.pool.redeal(everything, derive(seed, "fresh-data", number))
                 if tampering.newcomer is not None:
                     engine.pool.replace(tampering.newcomer.device, tampering.newcomer.data(number, now))
                 rows = _computed(

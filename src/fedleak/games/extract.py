@@ -58,7 +58,8 @@ class Extract:
     metrics: ClassVar[tuple[str, ...]] = ("top1", "top5", "top10", "top20", "top50", "extracted", "attributed")
     distances: ClassVar[tuple[str, ...]] = ("distance1", "distance5", "distance10", "distance20", "distance50")
     needs_prior: ClassVar[bool] = False
-    controls: ClassVar[tuple[str, ...]] = ("decoys", "permuted", "another")
+    strongest: ClassVar[str | None] = "eavesdrop-strong"
+    controls: ClassVar[tuple[str, ...]] = ("iid", "decoys", "permuted", "another")
 
     most: Annotated[int, Meta(ge=1, le=1000, description="how many records may be named for each device")] = 50
     every: Annotated[

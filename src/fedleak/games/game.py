@@ -107,7 +107,12 @@ class Game(Protocol):
     metrics: ClassVar[tuple[str, ...]]  # shares; the first is the one that verdicts are about
     distances: ClassVar[tuple[str, ...]]  # metrics that are none: the smaller, the more is given away
     needs_prior: ClassVar[bool]  # whether the adversary must have data of people; if not, it must have none
-    controls: ClassVar[tuple[str, ...]]  # beside `iid`: what of a plan's controls can be played
+    strongest: ClassVar[str | None]  # the attack without which no defence is recommended, if one is the strongest
+
+    @property
+    def controls(self) -> tuple[str, ...]:
+        """The controls under which there is nothing to find; the first is the default of a plan."""
+        ...
 
     @property
     def note(self) -> str:
@@ -128,7 +133,12 @@ class OptionGame:
 
     distances: ClassVar[tuple[str, ...]] = ()
     needs_prior: ClassVar[bool] = True
-    controls: ClassVar[tuple[str, ...]] = ()
+    strongest: ClassVar[str | None] = None
+
+    @property
+    def controls(self) -> tuple[str, ...]:
+        """Where nobody's data is personal there is nothing to find."""
+        return ("iid",)
 
     @property
     def note(self) -> str:

@@ -32,6 +32,7 @@ class Identify(OptionGame):
     name: ClassVar[str] = "identify"
     summary: ClassVar[str] = "Who of these people sent this update?"
     metrics: ClassVar[tuple[str, ...]] = ("ap", "top1", "top5", "unseen")
+    strongest: ClassVar[str | None] = "reid-strong"
 
     seen: (
         Annotated[

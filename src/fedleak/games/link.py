@@ -46,12 +46,17 @@ class Link(OptionGame):
     ] = 6
 
     @property
+    def controls(self) -> tuple[str, ...]:
+        """Clients that repeat their data can be linked whoever they belong to; with fresh data they cannot."""
+        return ("fresh-data",)
+
+    @property
     def note(self) -> str:
         """What must be said beside the question: why this one can be answered where nothing is personal."""
         return (
             "Two updates of one device come from the same examples, so they resemble each other whoever it belongs to: "
-            "above chance on a control with mixed data means that updates can be linked, not that they say something "
-            "about a person."
+            "above chance on the IID control means that updates can be linked, not that they say something about a "
+            "person."
         )
 
     def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> Asked:

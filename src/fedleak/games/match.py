@@ -68,14 +68,19 @@ class Match(OptionGame):
     ] = "everyone"
 
     @property
+    def controls(self) -> tuple[str, ...]:
+        """Two updates of one device come from the same examples, unless it has fresh data every round."""
+        return ("iid",) if self.between == "prior" else ("fresh-data",)
+
+    @property
     def note(self) -> str:
         """What must be said beside the question: why this one can be answered where nothing is personal."""
         if self.between == "prior":
             return ""
         return (
             "Two updates of one device come from the same examples, so they resemble each other whoever it belongs to: "
-            "above chance on a control with mixed data means that updates can be linked, not that they say something "
-            "about a person."
+            "above chance on the IID control means that updates can be linked, not that they say something about a "
+            "person."
         )
 
     def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> Asked:

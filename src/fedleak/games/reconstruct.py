@@ -50,7 +50,8 @@ class Reconstruct:
     metrics: ClassVar[tuple[str, ...]] = ("nearest", "specific", "property")
     distances: ClassVar[tuple[str, ...]] = ()
     needs_prior: ClassVar[bool] = False
-    controls: ClassVar[tuple[str, ...]] = ()
+    strongest: ClassVar[str | None] = None
+    controls: ClassVar[tuple[str, ...]] = ("fresh-data",)  # examples can be drawn again whoever owns them
 
     victims: Annotated[
         int, Meta(ge=2, description="how many devices are asked about, drawn by the seed; all, if there are fewer")

@@ -193,14 +193,17 @@ class AuditPlan:
         tuple[str, ...], Meta(min_length=1, description="who attacks (fedleak list adversaries)")
     ] = ("anonymous-server",)
     controls: Annotated[
-        tuple[Literal["iid", "decoys", "permuted", "another"], ...],
+        tuple[Literal["iid", "fresh-data", "decoys", "permuted", "another"], ...] | Literal["auto"],
         Meta(
-            description="audits that must show no leak: iid, of a population with nothing personal in it; and of "
+            description="audits that must show no leak. auto: what each game needs. iid: of a population with nothing "
+            "personal in it, everyone's data being pooled and dealt out again before anything else is done to it; "
+            "fresh-data: of one in which every client has other examples in every round, for games that can be "
+            "answered from data that a client repeats (link, reconstruct, match between anonymous updates); and of "
             "secrets decoys, marked against records that nobody holds; permuted, where the adversary is told in the "
             "wrong order who took part, and which of its own records stands where; and another, where what is claimed "
             "of a device is marked against another owner's secret"
         ),
-    ] = ("iid",)
+    ] = "auto"
     adaptive: Annotated[
         bool,
         Meta(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -99,6 +100,9 @@ def parse(text: str, source: str = "plan", change: Mapping[str, Any] | None = No
     powers = granted(top, attacks, adversaries, games, source)
     population = settings["population"]
     assert isinstance(population, PopulationPlan)
+    if audit.controls == "auto":
+        audit = replace(audit, controls=tuple(dict.fromkeys(game.controls[0] for game in games)))
+        settings["audit"] = audit
     fitting(games, population, audit, source)
     deployed = [
         i
@@ -253,7 +257,7 @@ def fitting(games: Sequence[Any], population: PopulationPlan, audit: AuditPlan, 
                 f"before game '{game.name}' asks for it; set prior = 'none'"
             )
         for control in audit.controls:
-            if control != "iid" and control not in game.controls:
+            if control not in ("iid", "fresh-data", *game.controls):
                 raise PlanError(f"{source} [audit] controls: game '{game.name}' has no control '{control}'")
 
 

@@ -22,7 +22,7 @@ from fedleak.population import class_counts
 from fedleak.population.class_counts import ClassCounts
 from fedleak.population.population import Examples, User
 
-__all__ = ["PriorName", "SplitName", "Mask", "Sides", "Split", "choose", "groups", "units", "require"]
+__all__ = ["PriorName", "SplitName", "Mask", "Sides", "Split", "choose", "groups", "units", "require", "STRATIFIED"]
 
 PriorName: TypeAlias = Literal["random", "chrono", "album", "none"]
 SplitName: TypeAlias = Literal["independent", "balanced", "half", "stratified", "chrono", "album", "none"]
@@ -96,9 +96,21 @@ class Split:
     @property
     def told(self) -> str:
         """One sentence for every output: how users were split, and what to know about it."""
-        return _TOLD[self.name].format(unit=self.unit)
+        told = _TOLD[self.name].format(unit=self.unit)
+        if self.by_design and self.name == "independent":
+            told += (
+                " Users' class counts are more alike than chance would make them, and there is too little data to "
+                "balance the sides: a class that is frequent on one side is rare on the other, so that scores can fall "
+                "below chance and hide leaks."
+            )
+        return told
 
 
+STRATIFIED = (
+    "The split is stratified by class. It copies each user's class counts to both sides, chance included, and so "
+    "manufactures leaks where nothing is personal. Do not sign off on these scores: remove split = 'stratified' from "
+    "[population]."
+)
 _TOLD: Mapping[SplitName, str] = {
     "independent": "Each user's data is split at random by {unit}, so that the two sides are independent draws given "
     "the user.",
@@ -106,9 +118,7 @@ _TOLD: Mapping[SplitName, str] = {
     "would make them, and a random split would make the two sides opposites of each other.",
     "half": "Each user's data is cut into random halves (split = 'half', as in Gradient-Leaks). Where users' class "
     "counts are alike by design, this pushes scores below chance and can hide leaks.",
-    "stratified": "The split is stratified by class. It copies each user's class counts to both sides, chance "
-    "included, and so manufactures leaks where nothing is personal. Do not sign off on these scores: remove "
-    "split = 'stratified' from [population].",
+    "stratified": STRATIFIED,
     "chrono": "Each user's older data is the prior and the newer data is private.",
     "album": "Each user's data is split at random by album.",
     "none": "The adversary has no data of anybody.",

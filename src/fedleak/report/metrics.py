@@ -155,8 +155,10 @@ def definitions(scores: Iterable[Score]) -> list[tuple[str, str]]:
 
 
 _CONTROLS = {
-    "iid": "The same audit of a population in which examples are dealt out at random, so that nobody's data has "
-    "anything personal in it.",
+    "iid": "The same audit of a population in which everyone's data is pooled and dealt out at random before anything "
+    "else is done to it, so that nobody's data has anything personal in it.",
+    "fresh-data": "The same audit of a federation in which everybody's examples are dealt out again before every "
+    "round, so that no client repeats anything by which it could be known again.",
     "decoys": "The same claims, marked against records that look like secrets and that nobody holds.",
     "permuted": "The same attacks, told in the wrong order which devices took part, so that it has nothing to do with "
     "what the model learnt.",
@@ -174,4 +176,4 @@ def control_definitions(scores: Iterable[Score]) -> list[tuple[str, str]]:
     ]
 
 
-_ARTEFACT = "A score above chance there would be an artefact of the set-up."
+_ARTEFACT = "A score above or below chance there would be an artefact of the set-up."

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from fedleak.report.metrics import metric_name
 from fedleak.report.words import interval, number, run_label, times
+from fedleak.score.controls import departure
 from fedleak.score.result import Audit, Detail, Score, Threat, Utility
 
 __all__ = [
@@ -81,6 +82,7 @@ class Scene:
     threat: Threat | None
     attacks: tuple[str, ...]
     runs: tuple[Run, ...]
+    nulls: tuple[str, ...] | None = None  # controls under which there is nothing to find; None: all of them
 
     @property
     def question(self) -> str:
@@ -104,8 +106,10 @@ class Scene:
 
     @property
     def controls(self) -> tuple[Run, ...]:
-        """The runs in which there is nothing personal to find."""
-        return tuple(run for run in self.runs if run.control is not None)
+        """The runs in which there is nothing to find."""
+        return tuple(
+            run for run in self.runs if run.control is not None and (self.nulls is None or run.control in self.nulls)
+        )
 
 
 def scenes(audit: Audit) -> tuple[Scene, ...]:
@@ -148,6 +152,7 @@ def scenes(audit: Audit) -> tuple[Scene, ...]:
                 threat=threats.get(adversary),
                 attacks=tuple(dict.fromkeys([*(a for a in audit.attacks if a in played), *sorted(played)])),
                 runs=tuple(runs),
+                nulls=tuple(audit.controls[game]) if game in audit.controls else None,
             )
         )
     return tuple(found)
@@ -188,19 +193,28 @@ def control_held(scene: Scene) -> tuple[bool | None, str]:
             "No control was run, so this audit cannot tell what people's data gives away from what the set-up "
             "itself gives away."
         )
-    above = [score for score in scores if leaks(score)]
-    mixed = all(run.control == "iid" for run in scene.controls)
-    where = "where nobody's data has anything personal in it" if mixed else "where there is nothing to be found"
-    if not above:
-        many = "the attack was not" if len(scores) == 1 else f"none of the {len(scores)} attacks was"
-        return True, (
-            f"The control holds: {where}, {many} shown to beat chance. "
-            "What the attacks find elsewhere comes from the people's own data, not from the set-up."
+    off = [score for score in scores if departure(score)]
+    kinds = {run.control for run in scene.controls}
+    where = "where nobody's data has anything personal in it" if kinds == {"iid"} else "where there is nothing to find"
+    if not off:
+        many = "the attack is" if len(scores) == 1 else f"all {len(scores)} scores are"
+        cause = (
+            "the people's own data, not from the set-up"
+            if kinds == {"iid"}
+            else "what clients repeat, not from the set-up"
+            if kinds == {"fresh-data"}
+            else "the run, not from the set-up"
         )
-    names = ", ".join(f"{score.attack} ({number(score.value)}, chance {number(score.chance)})" for score in above)
+        return True, (
+            f"The control holds: {where}, {many} at chance, neither above nor below. What the attacks find elsewhere "
+            f"comes from {cause}."
+        )
+    names = ", ".join(
+        f"{score.attack} ({number(score.value)}, {departure(score)} chance {number(score.chance)})" for score in off
+    )
     return False, (
-        f"The control does not hold: {where}, {len(above)} of {len(scores)} attacks still beat chance: {names}. "
-        "Part of what the attacks find may come from the set-up and not from the people; read every score against it."
+        f"The control is off: {where}, {len(off)} of {len(scores)} scores depart from chance: {names}. "
+        "The set-up itself moves the scores; do not rely on any of them before this is mended."
     )
 
 

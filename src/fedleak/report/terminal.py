@@ -38,6 +38,9 @@ def show(audit: Audit, console: Console) -> None:
     console.print(Text(printable(audit.title), style="bold"))
     if audit.story:
         console.print(Text(printable(" ".join(audit.story.split()))))
+    for line in audit.warnings:
+        console.print()
+        console.print(Text(f"Warning: {printable(line)}", style="bold yellow"))
     told: set[str] = set()
     for scene in scenes(audit):
         console.print()

@@ -16,6 +16,7 @@ from fedleak import registry
 from fedleak.core import Power, Sight
 from fedleak.plan.configure import plain
 from fedleak.plan.plan import Plan
+from fedleak.score.controls import warnings
 from fedleak.score.detail import detail
 from fedleak.score.guarded import Effect, Promise, Promised
 from fedleak.score.pictures import quality
@@ -96,6 +97,7 @@ def assemble(plan: Plan, runs: Sequence[RunResult], seconds: float, effects: Seq
                 like = quality(played, plan.audit.level)
                 details[-1] = msgspec.structs.replace(details[-1], quality=like)
     first = base.facts[0]
+    controls = {label(game, plan.games): list(game.controls) for game in plan.games}
     return Audit(
         title=plan.title,
         story=plan.story,
@@ -107,6 +109,7 @@ def assemble(plan: Plan, runs: Sequence[RunResult], seconds: float, effects: Seq
             "prior examples": first.prior_examples,
             "test examples": first.test_examples,
             "prior": plan.population.prior,
+            "split": next((f.action for f in first.findings if f.kind == "split"), "none"),
             "prior share": plan.population.prior_share,
         },
         federation={
@@ -122,6 +125,8 @@ def assemble(plan: Plan, runs: Sequence[RunResult], seconds: float, effects: Seq
         attacks={label(attack, plan.attacks): attack.summary for attack in plan.attacks},
         games={label(game, plan.games): f"{game.summary} {game.note}".strip() for game in plan.games},
         defences={d.name: d.summary for run in runs for d in run.defences},
+        warnings=warnings(scores, controls, first.findings),
+        controls=controls,
         scores=scores,
         details=details,
         effects=list(effects),
@@ -130,7 +135,9 @@ def assemble(plan: Plan, runs: Sequence[RunResult], seconds: float, effects: Seq
             for run in runs
             if run.control is None and not run.adaptive and (given := described(run.defences)) is not None
         ],
-        tradeoffs=tradeoffs(scores, [price(run) for run in runs if run.control is None], plan.audit.target),
+        tradeoffs=tradeoffs(
+            scores, [price(run) for run in runs if run.control is None], plan.audit.target, missing_strongest(plan)
+        ),
         untested=untested(plan),
         plan=plan.text,
         resolved=dict(plan.resolved),
@@ -160,6 +167,7 @@ def score(
         level=plan.audit.level,
         chance=measured.chance,
         chance_high=measured.chance_high,
+        chance_low=measured.chance_low,
         multiple=measured.value / measured.chance if measured.chance > 0 else None,
         n=measured.n,
         users=measured.users,
@@ -229,6 +237,17 @@ def price(run: RunResult) -> Price:
     )
 
 
+def missing_strongest(plan: Plan) -> dict[tuple[str, str], str]:
+    """The strongest attack of each game, by adversary, where that adversary can play it and the plan does not."""
+    played = {attack.name for attack in plan.attacks}
+    return {
+        (adversary.name, label(game, plan.games)): game.strongest
+        for game in plan.games
+        for adversary in plan.adversaries
+        if game.strongest not in (None, *played) and not adversary.missing(registry.load("attack", game.strongest))
+    }
+
+
 def threat(adversary: Adversary) -> Threat:
     """An adversary in words."""
     return Threat(
@@ -269,7 +288,7 @@ def untested(plan: Plan) -> list[Untested]:
     if len(plan.seeds) < 3:
         rest.append(Untested(what="variation between runs", why=f"the plan trains with {len(plan.seeds)} seed(s) only"))
     if not plan.audit.controls:
-        rest.append(Untested(what="the IID control", why="the plan leaves it out"))
+        rest.append(Untested(what="what the set-up itself gives away", why="the plan runs no control"))
     rest.append(
         Untested(
             what="anything that no game asks",

@@ -48,6 +48,7 @@ class Measured:
     high: float
     chance: float
     chance_high: float
+    chance_low: float
     n: int
     users: int
     options: int
@@ -101,6 +102,7 @@ def measured(
         high=interval.high,
         chance=blind if exact else max(blind, float(null.mean())),
         chance_high=max(blind, float(np.quantile(null, 0.975))),
+        chance_low=float(np.quantile(null, 0.025)),
         n=sum(len(one.right) for one in played),
         users=users,
         options=options,

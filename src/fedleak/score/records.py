@@ -64,6 +64,7 @@ def distance(k: int, played: Sequence[Played], *, level: float, permutations: in
         high=found.high * farthest,
         chance=float(null.mean()),
         chance_high=float(np.quantile(null, 0.025)),  # what luck comes to, which is nearer here
+        chance_low=float(np.quantile(null, 0.975)),
         n=sum(len(one.right) for one in played),
         users=people,
         options=max(one.choices for one in played),

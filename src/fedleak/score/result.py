@@ -62,6 +62,7 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     level: float  # of the interval, for instance 0.95
     chance: float  # the mean of the same metric with identities permuted, or blind guessing if that is more
     chance_high: float  # the 97.5th percentile of the same; of a distance the 2.5th
+    chance_low: float | None = None  # the 2.5th percentile of the same; of a distance the 97.5th
     multiple: float | None  # value / chance; None where chance is 0
     n: int  # questions asked
     users: int  # people that the interval resamples, over all seeds
@@ -69,7 +70,8 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     seeds: list[int]
     defence: dict[str, Any] | None = None  # {"name": ..., settings ...}
     adaptive: bool = False  # the adversary knows of the defence and imitates it
-    # "iid": the same audit of users with nothing personal in their data; "decoys": the same claims marked against
+    # "iid": the same audit of users with nothing personal in their data; "fresh-data": the same, and every client
+    # trains on other examples in every round; "decoys": the same claims marked against
     # records that nobody holds; "permuted": the same attack, told in the wrong order which devices took part;
     # "another": the same claims, each device's marked against the secret of another one's owner
     # and which of its own records stands where
@@ -236,6 +238,8 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     attacks: dict[str, str]  # name -> one sentence on how it works
     games: dict[str, str] = {}  # name -> the question in plain words
     defences: dict[str, str]  # name -> one sentence on what it does
+    warnings: list[str] = []  # what must be read before any verdict: a control that is off, a split that misleads
+    controls: dict[str, list[str]] = {}  # game -> the controls under which it has nothing to find
     scores: list[Score]
     details: list[Detail]
     effects: list[Effect] = []  # of each defence

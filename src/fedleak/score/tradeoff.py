@@ -7,7 +7,7 @@ stronger of who knows of it and who does not.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -33,8 +33,16 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
     epsilon: float | None = None
 
 
-def tradeoffs(scores: Sequence[Score], prices: Sequence[Price], target: float) -> list[Tradeoff]:
-    """One for every adversary and game; the first price is the undefended run's."""
+def tradeoffs(
+    scores: Sequence[Score],
+    prices: Sequence[Price],
+    target: float,
+    missing: Mapping[tuple[str, str], str] | None = None,
+) -> list[Tradeoff]:
+    """One for every adversary and game; the first price is the undefended run's.
+
+    `missing` names, by adversary and game, the strongest attack there is where the plan does not play it.
+    """
     headline = [score for score in scores if score.headline and score.control is None]
     found = []
     for adversary, game in dict.fromkeys((score.adversary, score.game) for score in headline):
@@ -54,7 +62,12 @@ def tradeoffs(scores: Sequence[Score], prices: Sequence[Price], target: float) -
                 metric=here[0].metric,
                 target=target,
                 settings=settings,
-                advice=advice(settings, target, known=any(score.adaptive for score in here)),
+                advice=advice(
+                    settings,
+                    target,
+                    known=any(score.adaptive for score in here),
+                    missing=(missing or {}).get((adversary, game)),
+                ),
             )
         )
     return found
@@ -112,10 +125,11 @@ def _beats(one: Setting, other: Setting) -> bool:
     return no_worse and (one.kept > other.kept or one.value < other.value)
 
 
-def advice(settings: Sequence[Setting], target: float, *, known: bool) -> str:
+def advice(settings: Sequence[Setting], target: float, *, known: bool, missing: str | None = None) -> str:
     """The cheapest setting that keeps the leak below the target, in words; never that anything is safe.
 
-    `known` says whether anybody attacked who knows of the defences.
+    `known` says whether anybody attacked who knows of the defences. No defence is recommended that the strongest
+    attack was not tried on: `missing` is its name.
     """
     defended = [setting for setting in settings if setting.defence is not None]
     bare = next(setting for setting in settings if setting.defence is None)
@@ -127,6 +141,11 @@ def advice(settings: Sequence[Setting], target: float, *, known: bool) -> str:
     def reached(setting: Setting) -> bool:
         return setting.bound < target if counted and setting.bound is not None else not setting.leaks
 
+    if missing is not None:
+        return (
+            f"No defence is recommended: '{missing}', the strongest attack on this question, was not played. Add it to "
+            "the plan."
+        )
     if reached(bare):
         return f"Without any defence, no attack of this plan does more: what is there {goal} already."
     able = sorted((s for s in defended if reached(s)), key=lambda s: -s.kept)

@@ -53,6 +53,17 @@ class Pool:
         self.x[rows] = torch.from_numpy(data.x)
         self.y[rows] = torch.from_numpy(data.y)
 
+    def redeal(self, other: Pool, rng: np.random.Generator) -> None:
+        """Deal the examples of another pool out to the devices of this one, as many to each as it has."""
+        order = torch.from_numpy(rng.permutation(len(self.x)))
+        self.x[:] = other.x[order]
+        if self.y is not None and other.y is not None:
+            self.y[:] = other.y[order]
+
+    def copy(self) -> Pool:
+        """The same data, to stay as it is."""
+        return Pool(self.x.clone(), None if self.y is None else self.y.clone(), self.starts, self.sizes)
+
 
 @dataclass(frozen=True, slots=True)
 class Schedule:

@@ -1,0 +1,64 @@
+"""What the controls of an audit say: whether its set-up alone lifts scores above chance, or pushes them below it.
+
+A control is a run in which there is nothing to be found. A score that departs from chance there, in either direction,
+is an artefact of the set-up, and every verdict of the audit is in doubt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from fedleak.core import number
+from fedleak.score.result import Finding, Score
+
+__all__ = ["departure", "null_scores", "warnings"]
+
+
+def departure(score: Score) -> Literal["above", "below"] | None:
+    """In which direction a score of a control departs from chance, if it does.
+
+    Both must say so: the interval, which resamples users, and the permutation of identities. Either alone departs
+    more often than its level says where users are few, because averages over ranks are skewed.
+    """
+    if score.low > score.chance and score.value > score.chance_high:
+        return "above"
+    if score.high < score.chance and (score.chance_low is None or score.value < score.chance_low):
+        return "below"
+    return None
+
+
+def null_scores(scores: Sequence[Score], controls: Mapping[str, Sequence[str]]) -> list[Score]:
+    """The headline scores of controls under which the game has nothing to find; `controls` says which these are."""
+    return [
+        score
+        for score in scores
+        if score.headline and score.control is not None and score.control in controls.get(score.game, [score.control])
+    ]
+
+
+def warnings(scores: Sequence[Score], controls: Mapping[str, Sequence[str]], findings: Sequence[Finding]) -> list[str]:
+    """What must be said before any verdict: a control that is off, and a split that is known to mislead."""
+    told = [f"{f.text}" for f in findings if (f.kind, f.action) == ("split", "stratified")]
+    nulls = null_scores(scores, controls)
+    for adversary, game in dict.fromkeys((score.adversary, score.game) for score in nulls):
+        here = [score for score in nulls if (score.adversary, score.game) == (adversary, game)]
+        for direction in ("above", "below"):
+            off = [score for score in here if departure(score) == direction]
+            if not off:
+                continue
+            names = ", ".join(
+                f"{score.attack} {number(score.value)} [{number(score.low)}, {number(score.high)}], chance "
+                f"{number(score.chance)} ({score.control} control)"
+                for score in off
+            )
+            means = (
+                "Part of what the attacks find may come from the set-up and not from the users."
+                if direction == "above"
+                else "The set-up pushes scores down, so that a leak may be larger than it seems or not be seen at all."
+            )
+            told.append(
+                f"The control is off ({adversary}, {game}): where there is nothing to find, {len(off)} of {len(here)} "
+                f"scores are {direction} chance: {names}. {means} Do not rely on the verdicts below."
+            )
+    return told

@@ -1,0 +1,117 @@
+"""The contract of data sets and splits: where there is nothing to find, nothing is found, seed after seed.
+
+    from fedleak.plan.read import read
+    from fedleak.testing import check_null
+
+    def test_my_data_set_manufactures_no_leak(tmp_path):
+        check_null(read(Path("my-plan.toml")), tmp_path)
+
+A plan is trained as its control, once for every seed: users are re-dealt, then drawn, split and trained as in the run.
+Every attack must be at chance in the mean, neither above nor below, and must not call it a leak more often than its
+confidence level allows.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from scipy import stats
+
+from fedleak.plan.plan import Plan
+from fedleak.plan.read import parse
+from fedleak.plays import play
+from fedleak.runs import Run, runs
+from fedleak.score.assemble import label
+from fedleak.score.score import Measured, measure
+from fedleak.testing.contract import ContractBroken
+from fedleak.training import train_run
+
+__all__ = ["NullResult", "check_null", "play_null"]
+
+_Z = 4.0  # of the mean over seeds: a sound set-up exceeds it once in ten thousand times
+_RARE = 1e-3  # how unlikely the number of false leaks must be before the contract is broken
+
+
+@dataclass(frozen=True, slots=True)
+class NullResult:
+    """One attack on the control of a plan, over all seeds."""
+
+    attack: str
+    adversary: str
+    game: str
+    control: str
+    values: tuple[float, ...]
+    chances: tuple[float, ...]  # what permuted identities score; a constant answer can score more
+    leaks: int  # how many seeds were called a leak
+
+    @property
+    def value(self) -> float:
+        """Mean over seeds."""
+        return float(np.mean(self.values))
+
+    @property
+    def chance(self) -> float:
+        """Mean over seeds."""
+        return float(np.mean(self.chances))
+
+    @property
+    def z(self) -> float:
+        """By how many standard errors the mean departs from chance; 0 where no seed departs at all."""
+        apart = np.subtract(self.values, self.chances)
+        error = float(apart.std(ddof=1)) / np.sqrt(len(apart))
+        return float(apart.mean()) / error if error else 0.0
+
+    def broken(self, level: float) -> str | None:
+        """What is wrong, if anything; `level` is that of the intervals by which leaks are called."""
+        told = f"{self.attack} ({self.game}, {self.control} control): {self.value:.3f} at chance {self.chance:.3f}"
+        if abs(self.z) > _Z:
+            return f"{told}, {self.z:+.1f} standard errors over {len(self.values)} seeds"
+        if stats.binom.sf(self.leaks - 1, len(self.values), 1 - level) < _RARE:
+            return f"{told}, called a leak in {self.leaks} of {len(self.values)} seeds"
+        return None
+
+
+def check_null(plan: Plan, folder: Path, seeds: Sequence[int] = range(20)) -> list[NullResult]:
+    """Hold a plan's data set, prior and split to the contract; runs are written below `folder` and deleted again."""
+    found = play_null(plan, folder, seeds)
+    broken = [words for result in found if (words := result.broken(plan.audit.level))]
+    if broken:
+        raise ContractBroken(f"{plan.source}: something was found where nothing is: {'; '.join(broken)}")
+    return found
+
+
+def play_null(plan: Plan, folder: Path, seeds: Iterable[int]) -> list[NullResult]:
+    """Train the control of a plan for every seed, and play every attack on it."""
+    controls = list(dict.fromkeys(game.controls[0] for game in plan.games))
+    change = {**plan.change, "seeds": list(seeds), "defence": []}
+    nulls = parse(plan.text, plan.source, {**change, "audit": {**plan.change.get("audit", {}), "controls": controls}})
+    measured: dict[tuple[str, str, str, str], list[Measured]] = {}
+    for run in runs(nulls, folder):
+        if run.variant.control is None:
+            continue
+        train_run(nulls, run, lambda units: None)
+        for key, one in _played(nulls, run):
+            measured.setdefault(key, []).append(one)
+        shutil.rmtree(run.folder)
+    return [
+        NullResult(
+            *key,
+            values=tuple(one.value for one in every),
+            chances=tuple(float(one.null.mean()) for one in every),
+            leaks=sum(one.low > float(one.null.mean()) for one in every),
+        )
+        for key, every in measured.items()
+    ]
+
+
+def _played(plan: Plan, run: Run) -> Iterable[tuple[tuple[str, str, str, str], Measured]]:
+    for attack, game, adversary in plan.plays:
+        if game.controls[0] != run.variant.control:
+            continue
+        found = play(run, attack, game, adversary)
+        one = measure([found], game.metrics[0], level=plan.audit.level, permutations=plan.audit.permutations)
+        yield (label(attack, plan.attacks), adversary.name, label(game, plan.games), str(run.variant.control)), one

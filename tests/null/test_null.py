@@ -1,0 +1,42 @@
+"""Where there is nothing to find, nothing is found: every kind of data, prior and game, over twenty seeds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from null_cases import FULL_CASES, SMALL_CASES, shown, text_of, write
+
+from fedleak.plan.read import parse
+from fedleak.testing import ContractBroken, check_null, play_null
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("nobody"))
+
+
+@pytest.mark.parametrize("name", SMALL_CASES)
+def test_nothing_is_found_where_nothing_is_personal(name: str, data: Path, tmp_path: Path) -> None:
+    print(shown(name, check_null(parse(text_of(SMALL_CASES[name], data), name), tmp_path)))
+
+
+def test_a_stratified_split_breaks_the_contract(data: Path, tmp_path: Path) -> None:
+    plan = parse(text_of(SMALL_CASES["digits-identify"], data), "stratified", {"population": {"split": "stratified"}})
+    with pytest.raises(ContractBroken, match=r"stratified: something was found where nothing is: reid-labels"):
+        check_null(plan, tmp_path, range(6))
+
+
+def test_halves_against_a_design_break_the_contract_from_below(data: Path, tmp_path: Path) -> None:
+    plan = parse(text_of(SMALL_CASES["table-balanced"], data), "halved", {"population": {"split": "half"}})
+    labels = next(one for one in play_null(plan, tmp_path, range(12)) if one.attack == "reid-labels")
+    assert labels.z < -4
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("find_real_data")
+@pytest.mark.parametrize("name", FULL_CASES)
+def test_nothing_is_found_in_full(name: str, data: Path, tmp_path: Path) -> None:
+    found = play_null(parse(text_of(FULL_CASES[name], data), name), tmp_path, range(20))
+    print("\n" + shown(name, found))
+    assert not [words for one in found if (words := one.broken(0.95))]
