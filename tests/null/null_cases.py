@@ -30,10 +30,6 @@ NAMES = LABELS + STRONG
 # name -> plan; {data} is the folder that `write` fills
 SMALL_CASES: Mapping[str, str] = {
     "digits-identify": '[dataset]\nname = "digits"\nusers = 12\nexamples = 30\n' + MLP + SMALL + NAMES,
-    "digits-half": '[dataset]\nname = "digits"\nusers = 12\nexamples = 30\n[population]\nsplit = "half"\n'
-    + MLP
-    + SMALL
-    + NAMES,
     "digits-match": '[dataset]\nname = "digits"\nusers = 12\nexamples = 30\n'
     + MLP
     + SMALL
@@ -50,24 +46,24 @@ SMALL_CASES: Mapping[str, str] = {
     "table-days": '[dataset]\nname = "table"\npath = "{data}/rows.csv"\nfeatures = ["a", "b", "c"]\nlabel = "kind"\n'
     'time = "day"\n' + MLP + SMALL + NAMES,
     "table-chrono": '[dataset]\nname = "table"\npath = "{data}/rows.csv"\nfeatures = ["a", "b", "c"]\nlabel = "kind"\n'
-    'time = "day"\n[population]\nprior = "chrono"\n' + MLP + SMALL + NAMES,
+    'time = "day"\n[population]\nprior = "chrono"\n' + MLP + SMALL + LABELS,
     "table-album": '[dataset]\nname = "table"\npath = "{data}/rows.csv"\nfeatures = ["a", "b", "c"]\nlabel = "kind"\n'
-    'album = "trip"\n[population]\nprior = "album"\n' + MLP + SMALL + NAMES,
+    'album = "trip"\n[population]\nprior = "album"\n' + MLP + SMALL + LABELS,
     "table-copies": '[dataset]\nname = "table"\npath = "{data}/few.csv"\nfeatures = ["a", "b"]\nlabel = "kind"\n'
     + MLP
     + SMALL
-    + NAMES,
+    + LABELS,
     "table-balanced": '[dataset]\nname = "table"\npath = "{data}/designed.csv"\nfeatures = ["a", "b", "c"]\n'
-    'label = "kind"\n' + MLP + SMALL + NAMES,
+    'label = "kind"\n' + MLP + SMALL + LABELS,
     "table-ratings": '[dataset]\nname = "table"\npath = "{data}/rows.csv"\nfeatures = ["a", "b"]\nlabel = "c"\n'
     'task = "regress"\n' + MLP + SMALL + STRONG,
     "table-text": '[dataset]\nname = "table"\npath = "{data}/posts.csv"\ntext = "words"\ntask = "next-token"\n'
     'document = "post"\nvocabulary = 40\nlength = 8\n'
     '[model]\nname = "word-lm"\nembedding = 8\nhidden = 8\n' + SMALL + STRONG,
-    "image-folder": '[dataset]\nname = "image-folder"\npath = "{data}/images"\nsize = 8\n' + MLP + SMALL + NAMES,
+    "image-folder": '[dataset]\nname = "image-folder"\npath = "{data}/images"\nsize = 8\n' + MLP + SMALL + LABELS,
     "clients-link": '[dataset]\nname = "mnist-clients"\nsource = "digits"\nclients = 8\nexamples = 30\n\n'
     '[population]\nprior = "none"\n[model]\nname = "strided-cnn"\nchannels = [4, 8]\nstrides = [2, 1]\n'
-    + SMALL
+    + SMALL.replace("rounds = 16", "rounds = 8")
     + '[[attack]]\nname = "link-cosine"\n',
 }
 

@@ -22,7 +22,9 @@ __all__ = ["Finding", "Examined", "examine", "twin_groups", "usable_times"]
 
 _TWIN_SHARE = 0.5  # of what the smaller user holds
 _TWIN_LEAST = 2  # one thing in common is chance
-_COMMON = 50  # what more users than this hold is common property (a chain letter, an empty post), not a sign of twins
+# What more users than this hold is common property (a chain letter, a row of a table with few different rows), not a
+# sign of twins: a fifth of all, but never fewer than the accounts of one person, nor more than fifty.
+_COMMON_SHARE, _COMMON_LEAST, _COMMON_MOST = 0.2, 4, 50
 _NAMED = 8  # users or groups that a text names before it says "and more"
 
 
@@ -154,11 +156,13 @@ def twin_groups(users: Sequence[User]) -> tuple[tuple[int, ...], ...]:
     prints = [np.unique(fingerprint.of(user.examples), axis=0) for user in users]
     sizes = np.array([len(p) for p in prints])
 
-    # Users with exactly the same content are twins however many they are; this also keeps `_COMMON` from hiding them.
+    # Users with exactly the same content are twins however many they are; this also keeps the common from hiding them.
     same: dict[bytes, int] = {}
-    for i, marks in enumerate(prints):
-        if len(marks) >= _TWIN_LEAST:
-            parent[root(i)] = root(same.setdefault(marks.tobytes(), i))
+    for i, user in enumerate(users):
+        if len(prints[i]) >= _TWIN_LEAST:
+            # How often each thing is there counts too: where there are few different things, many people have them all.
+            marks = fingerprint.of(user.examples)
+            parent[root(i)] = root(same.setdefault(marks[np.lexsort(marks.T)].tobytes(), i))
 
     for (i, j), count in _in_common(prints).items():
         if count >= _TWIN_LEAST and count > _TWIN_SHARE * sizes[i] and sizes[i] <= sizes[j]:
@@ -174,6 +178,7 @@ def _in_common(prints: Sequence[fingerprint.Fingerprints]) -> Counter[tuple[int,
     """Count the examples of one user (first) of which another (second) has a copy."""
     pairs: set[tuple[int, int]] = set()  # (row, other user)
     owner = np.repeat(np.arange(len(prints)), [len(p) for p in prints])
+    most = min(_COMMON_MOST, max(_COMMON_LEAST, _COMMON_SHARE * len(prints)))
     if not len(owner):
         return Counter()
     for band in np.concatenate([p for p in prints if len(p)]).T:
@@ -183,7 +188,7 @@ def _in_common(prints: Sequence[fingerprint.Fingerprints]) -> Counter[tuple[int,
             if len(rows) < 2:
                 continue
             holders = set(owner[rows].tolist())
-            if 2 <= len(holders) <= _COMMON:
+            if 2 <= len(holders) <= most:
                 pairs.update((row, other) for row in rows.tolist() for other in holders if other != owner[row])
     return Counter((int(owner[row]), other) for row, other in pairs)
 

@@ -45,7 +45,8 @@ class NullResult:
     game: str
     control: str
     values: tuple[float, ...]
-    chances: tuple[float, ...]  # what permuted identities score; a constant answer can score more
+    chances: tuple[float, ...]
+    permuted: tuple[float, ...]  # what permuted identities score: less than chance where a blind guess scores more
     leaks: int  # how many seeds were called a leak
 
     @property
@@ -60,10 +61,11 @@ class NullResult:
 
     @property
     def z(self) -> float:
-        """By how many standard errors the mean departs from chance; 0 where no seed departs at all."""
-        apart = np.subtract(self.values, self.chances)
+        """By how many standard errors the mean lies above chance, or below permuted identities; otherwise 0."""
+        above, below = (np.subtract(self.values, level) for level in (self.chances, self.permuted))
+        apart = above if above.mean() > 0 else below
         error = float(apart.std(ddof=1)) / np.sqrt(len(apart))
-        return float(apart.mean()) / error if error else 0.0
+        return float(apart.mean()) / error if error and (above.mean() > 0 or below.mean() < 0) else 0.0
 
     def broken(self, level: float) -> str | None:
         """What is wrong, if anything; `level` is that of the intervals by which leaks are called."""
@@ -101,7 +103,8 @@ def play_null(plan: Plan, folder: Path, seeds: Iterable[int]) -> list[NullResult
         NullResult(
             *key,
             values=tuple(one.value for one in every),
-            chances=tuple(float(one.null.mean()) for one in every),
+            chances=tuple(one.chance for one in every),
+            permuted=tuple(float(one.null.mean()) for one in every),
             leaks=sum(one.low > float(one.null.mean()) for one in every),
         )
         for key, every in measured.items()
