@@ -310,11 +310,22 @@ def test_every_prior_has_the_size_of_the_smallest_so_that_its_size_tells_nothing
     assert [(len(s.prior), len(s.private)) for s in prepared.shares] == [(5, 5), (5, 10), (5, 20)]
     finding = next(f for f in prepared.findings if f.kind == "sizes")
     assert finding.count == 20
-    assert "'u0'" in finding.text
+    assert "cut to 5 example(s)" in finding.text
     assert "median was 10" in finding.text
     whole = prepare(Given(users=sized((10, 20, 40))), PopulationPlan(prior_examples="all"), 0)
     assert [len(s.prior) for s in whole.shares] == [5, 10, 20]
     assert [f.kind for f in whole.findings] == ["split"]
+
+
+def test_a_few_users_with_little_data_are_left_out_rather_than_cut_everybodys_prior_to_theirs() -> None:
+    users = sized((4, *(40,) * 30))
+    prepared = prepare(Given(users=users), PopulationPlan(), 0)
+    assert {len(s.prior) for s in prepared.shares} == {20}
+    assert [(f.kind, f.count) for f in prepared.findings] == [("split", 30), ("few", 1)]
+    # Where the plan says how many, somebody else stands in; where nobody is left, all stay.
+    assert {len(prepare(Given(users=users), PopulationPlan(users=25), seed).shares) for seed in range(8)} == {25}
+    everyone = prepare(Given(users=users), PopulationPlan(users=31), 0)
+    assert {len(s.prior) for s in everyone.shares} == {2}
 
 
 def test_the_control_is_dealt_before_the_split_so_that_it_shows_what_the_split_does() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +17,8 @@ from fedleak.population.splits import Split
 
 __all__ = ["Draw"]
 
+_SHORT = 0.05  # of the users may be left out, rather than cut everybody's prior down to less than half
+
 
 class Draw:
     """Draw users by the seed, skipping those whose data cannot be split."""
@@ -28,31 +30,44 @@ class Draw:
         self.shares: tuple[Share, ...] = ()
         self.findings: list[Finding] = []
         self._held: dict[UserId, Examples] = {}
+        self._undivided: list[UserId] = []
 
     def from_(self, candidates: Sequence[User]) -> None:
         """Find as many users as the plan asks for; `shares` and `findings` say who."""
         wanted = self.plan.users if self.plan.users is not None else len(candidates)
-        found: dict[int, Share] = {}
-        undivided: list[UserId] = []
-        for i in self._order(candidates, wanted):
-            if len(found) == wanted:
-                break
-            parts = self.split_user(candidates[i])
-            if parts is None:
-                undivided.append(candidates[i].id)
-            else:
-                found[i], self._held[candidates[i].id] = parts
-        if undivided:
+        order = iter(self._order(candidates, wanted))
+        found = self._take(order, candidates, wanted)
+        if self._undivided:
             why = "too little data to have some both in the prior and in private"
             if self.split.counts is not None:
                 why = "fewer examples of some class than everyone is to have"
-            self.findings.append(examine.few(sorted(undivided), self.plan, why))
+            self.findings.append(examine.few(sorted(self._undivided), self.plan, why))
         if len(found) < (self.plan.users or 2):
             self._too_few(len(found))
-        sized = self._same_size(found)
-        self.shares = tuple(sized[i] for i in sorted(sized))
-        chosen = {share.user.id for share in self.shares}
-        self._held = {name: held for name, held in self._held.items() if name in chosen}
+        size = self._prior_size(found)
+        short = {i: share for i, share in found.items() if len(share.prior) < size}
+        if short:
+            # Others stand in where the plan says how many; where there are none, everybody stays and priors are small.
+            more = self._take(order, candidates, len(short), size) if self.plan.users is not None else {}
+            if self.plan.users is not None and len(more) < len(short):
+                size = min(len(share.prior) for share in found.values())
+            else:
+                names = sorted(share.user.id for share in short.values())
+                self.findings.append(examine.few(names, self.plan, f"a prior of fewer than {size} examples"))
+                found = {i: share for i, share in (*found.items(), *more.items()) if i not in short}
+        self.shares = tuple(self._trimmed(found[i], size) for i in sorted(found))
+        self._tell_sizes(found.values(), size)
+
+    def _take(self, order: Iterator[int], candidates: Sequence[User], wanted: int, least: int = 0) -> dict[int, Share]:
+        """Split the next users in this order until there are so many, with priors of at least some size."""
+        found: dict[int, Share] = {}
+        while len(found) < wanted and (i := next(order, None)) is not None:
+            parts = self.split_user(candidates[i])
+            if parts is None:
+                self._undivided.append(candidates[i].id)
+            elif len(parts[0].prior) >= least:
+                found[i], self._held[candidates[i].id] = parts
+        return found
 
     def _order(self, candidates: Sequence[User], wanted: int) -> list[int]:
         """Who is asked first; where seeds have people of their own, only those of this seed.
@@ -97,32 +112,32 @@ class Draw:
             return None
         return _share(user, examples.take(sides.prior), examples.take(sides.private)), examples.take(sides.test)
 
-    def _same_size(self, found: Mapping[int, Share]) -> Mapping[int, Share]:
-        """Give every prior the same size, unless the plan says otherwise: its size would tell whose it is."""
-        wanted = self.plan.prior_examples
+    def _prior_size(self, found: Mapping[int, Share]) -> int:
+        """The size that every prior is to have: as many as nearly all users can give; 0 leaves them as they are."""
+        most = self.plan.prior_examples
+        if most == "all":
+            return 0
         sizes = [len(share.prior) for share in found.values()]
-        if wanted == "all" or not sizes:
-            return found
-        size = min(sizes) if wanted == "equal" else min(wanted, *sizes)
-        if size == max(sizes):
-            return found
+        usual = int(np.quantile(sizes, _SHORT, method="lower"))
+        size = usual if min(sizes) < usual / 2 else min(sizes)
+        return size if most == "equal" else min(size, most)
+
+    def _trimmed(self, share: Share, size: int) -> Share:
+        if not size or len(share.prior) <= size:
+            return share
         # One order for every number, so that a larger prior holds the smaller one.
-        order = {
-            i: derive(self.seed, "prior_examples", share.user.id).permutation(len(share.prior))
-            for i, share in found.items()
-        }
-        if size == min(sizes):
-            smallest = min(found.values(), key=lambda share: len(share.prior)).user.id
-            text = (
-                f"Every prior holds {size} example(s), as many as that of '{smallest}', so that sizes tell nothing; "
-                f"before, the median was {int(np.median(sizes))}. Raise min_examples for larger priors, or keep all "
-                "with prior_examples = 'all'."
-            )
-            self.findings.append(Finding(kind="sizes", count=sum(sizes) - size * len(sizes), action="drop", text=text))
-        return {
-            i: _share(share.user, share.prior.take(np.sort(order[i][:size])), share.private)
-            for i, share in found.items()
-        }
+        order = derive(self.seed, "prior_examples", share.user.id).permutation(len(share.prior))
+        return _share(share.user, share.prior.take(np.sort(order[:size])), share.private)
+
+    def _tell_sizes(self, found: Collection[Share], size: int) -> None:
+        sizes = [len(share.prior) for share in found]
+        if self.plan.prior_examples != "equal" or max(sizes) == size:
+            return
+        text = (
+            f"Every prior is cut to {size} example(s), so that its size tells nothing; before, the median was "
+            f"{int(np.median(sizes))}. Raise min_examples for larger priors, or keep all with prior_examples = 'all'."
+        )
+        self.findings.append(Finding(kind="sizes", count=sum(sizes) - size * len(sizes), action="drop", text=text))
 
     def _too_few(self, found: int) -> None:
         total = len(self.population.users)
