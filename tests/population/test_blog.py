@@ -200,7 +200,7 @@ TWINS = (
 
 @pytest.mark.usefixtures("find_real_data")
 def test_the_seven_groups_of_twins_among_the_55_are_found() -> None:
-    prepared = prepare(Blog(subset="55-users"), PopulationPlan(), 1)
+    prepared = prepare(Blog(subset="55-users"), PopulationPlan(prior_examples="all"), 1)
     assert len(prepared.shares) == 43
     finding = next(f for f in prepared.findings if f.kind == "twins")
     named = finding.text.partition("(")[2].partition(")")[2].partition("(")[2].partition(")")[0]

@@ -63,8 +63,8 @@ class PopulationPlan:
         Meta(
             description="how many examples of a user the prior holds, drawn at random from the part that prior and "
             "prior_share give. equal: as many as everyone has (where a twentieth of the users at most would halve "
-            "that, they are left out), so that the size of a prior tells nothing; a number: at most so many, and the same for "
-            "everyone; all: whatever each user has. Private data stays the same"
+            "that, they are left out), so that the size of a prior tells nothing; a number: at most so many, and the "
+            "same for everyone; all: whatever each user has. Private data stays the same"
         ),
     ] = "equal"
     test_share: Annotated[
