@@ -138,6 +138,20 @@ def test_a_resumed_run_yields_the_bytes_of_an_uninterrupted_one(model: Model, fe
     assert all(same(a, b) for a, b in zip(whole[4:], rest, strict=True))
 
 
+def test_fresh_data_is_everybodys_dealt_out_again_each_round(few: tuple[Device, ...], model: Model) -> None:
+    plan = replace(PLAN, fraction=1.0, rounds=6)
+    fresh = run(model, few, plan=plan, fresh_data=True)
+    sizes = {tuple(one.sizes[np.argsort(one.participants)].tolist()) for one in fresh}
+    assert len(sizes) > 1, "how much a client has is not repeated either"
+    assert {tuple(sorted(row)) for row in sizes} == {tuple(sorted(SIZES))}
+    same = run(model, few, plan=plan)
+    assert any((one.updates["out"] != other.updates["out"]).any() for one, other in zip(fresh, same, strict=True))
+    resumed = run(model, few, plan=plan, fresh_data=True, start=3, weights=fresh[2].weights)
+    for one, other in zip(fresh[3:], resumed, strict=True):
+        assert (one.updates["out"] == other.updates["out"]).all()
+    assert (few[0].data.x == some_devices()[0].data.x).all(), "the devices' own data is left as it is"
+
+
 def test_resuming_without_weights_is_refused(model: Model, few: tuple[Device, ...]) -> None:
     with pytest.raises(ValueError, match="weights"):
         run(model, few, start=2)

@@ -1,6 +1,7 @@
 """Games in a plan, its fuller setting, and limits by game."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,18 @@ def test_a_game_that_no_table_speaks_of_is_played_as_it_comes() -> None:
 def test_every_attack_plays_each_table_of_its_game() -> None:
     plan = parse(PLAN + '[[game]]\nname = "identify"\n[[game]]\nname = "identify"\nseen = 0.5\n')
     assert [game.seen for _, game, _ in plan.plays] == [None, 0.5]
+
+
+def test_the_default_controls_are_those_that_the_games_need() -> None:
+    def controls(*attacks: str, **change: Any) -> tuple[str, ...]:
+        given = {"attack": [{"name": name} for name in attacks], **change}
+        return tuple(parse(PLAN, change=given).audit.controls)
+
+    assert controls("reid-knn") == ("iid",)
+    assert controls("link-cosine", population={"prior": "none"}) == ("fresh-data",)
+    both = [{"name": "match", "between": between} for between in ("prior", "anonymous")]
+    assert controls("match-cosine", game=both) == ("iid", "fresh-data")
+    assert controls("reid-knn", audit={"controls": []}) == ()
 
 
 def test_a_repeated_game_is_refused() -> None:

@@ -115,6 +115,30 @@ def test_one_metric_of_each_attack_is_what_verdicts_are_about(audit: Any) -> Non
     assert not any(s.metric == "unseen" for s in audit.scores)  # a closed world
 
 
+def test_an_audit_whose_control_is_off_says_so_and_one_that_holds_says_nothing(audit: Any) -> None:
+    assert audit.warnings == []
+    assert audit.controls == {"identify": ["iid"]}
+    plan = parse(PLAN)
+    keys = [settings_key(*play) for play in plan.plays]
+    runs = [
+        RunResult(
+            defences=(),
+            control=control,
+            deployed=False,
+            facts=[facts(0.8), facts(0.8)],
+            played={key: [played(0, 9.0), played(1, 9.0)] for key in keys},
+        )
+        for control in (None, "iid")
+    ]
+    (warning,) = assemble(plan, runs, 12.0).warnings
+    assert warning.startswith("The control is off (anonymous-server, identify)")
+    assert "2 of 2 scores are above chance" in warning
+
+
+def test_no_defence_is_recommended_without_the_strongest_attack(audit: Any) -> None:
+    assert "'reid-strong', the strongest attack on this question, was not played" in audit.tradeoffs[0].advice
+
+
 def test_what_was_not_tested_is_named(audit: Any) -> None:
     said = {item.what for item in audit.untested}
     assert {"attack reid-mlp", "adversary server", "variation between runs", "game match"} <= said

@@ -57,6 +57,13 @@ def test_the_cheapest_setting_below_the_target_is_recommended() -> None:
     assert "95% of the undefended utility" in found.advice
 
 
+def test_nothing_is_recommended_that_the_strongest_attack_was_not_tried_on() -> None:
+    scores = [score(NONE, 0.9), score(WEAK, 0.2), score(STRONG, 0.1)]
+    (found,) = tradeoffs(scores, PRICES, 3.0, {("server", "identify"): "reid-strong"})
+    assert found.advice.startswith("No defence is recommended: 'reid-strong'")
+    assert "noise" not in found.advice
+
+
 def test_an_upper_end_above_the_target_is_not_good_enough() -> None:
     found = weighed(score(NONE, 0.9), score(WEAK, 0.2, width=0.15), score(STRONG, 0.1), prices=PRICES)
     assert "noise (sigma=9.0)" in found.advice

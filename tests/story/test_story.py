@@ -120,6 +120,24 @@ def test_a_model_of_ones_own_is_trained_and_attacked(plan: Path, fedleak: Run, t
     assert "no defence" in done.stdout
 
 
+def test_a_stratified_split_is_warned_of_in_every_output(plan: Path, fedleak: Run, tmp_path: Path) -> None:
+    plan.write_text(plan.read_text() + '[population]\nsplit = "stratified"\n')
+    said = "It copies each user's class counts to both sides"
+    for command in ("check", "audit"):
+        done = fedleak(command, plan, *(() if command == "check" else ("--out", tmp_path / "out")))
+        assert done.returncode == 0, done.stderr
+        assert said in " ".join(done.stderr.split()), command
+        if command == "audit":
+            text = " ".join(done.stdout.split())
+            assert text.index("Warning: The split is stratified") < text.index("They found")
+    audit = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert any(said in line for line in audit["warnings"])
+    assert audit["population"]["split"] == "stratified"
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert page.index("Read this first") < page.index("Strongest attack without a defence")
+    assert "copies each user&#39;s class counts" in page
+
+
 def test_another_budget_of_memory_is_another_attack(plan: Path, fedleak: Run, tmp_path: Path) -> None:
     # With less memory an attack sees a sketch of the updates, so what it claimed with more must not stand for that.
     claims = tmp_path / "out" / "runs" / "plain" / "seed-0" / "claims"

@@ -116,8 +116,8 @@ def train(
     `model` is the plan's: on_model is applied here. A run in which devices are isolated resumes from the models that
     these have by then, too; its updates are recorded like all others, and do not move the shared model.
 
-    With `fresh_data` everyone's examples are dealt out again before every round: a control in which no client repeats
-    anything.
+    With `fresh_data` everyone's examples are dealt out again before every round, and so is how many each client has: a
+    control in which no client repeats anything.
     """
     if start and (weights is None or (tampering.isolated and isolation is None)):
         raise ValueError("a run resumes from the weights of the round it stopped after")
@@ -141,6 +141,7 @@ def train(
     )
     sizes = engine.pool.sizes
     everything = engine.pool.copy() if fresh_data else None
+    slots = np.arange(len(devices))  # whose place in the pool each device trains on
     isolation = isolation or Isolation(now, tampering.isolated)
     adder = next((defence for defence in defences if defence.overrides("on_aggregation")), None)
     if adder is not None and tampering.isolated:
@@ -155,7 +156,12 @@ def train(
             past.append(selected)
             with one_thread():
                 if everything is not None:
-                    engine.pool.redeal(everything, derive(seed, "fresh-data", number))
+                    rng = derive(seed, "fresh-data", number)
+                    engine.pool.redeal(everything, rng)
+                    slots = rng.permutation(len(devices))
+                    if tampering.newcomer is not None:  # whose data is its own
+                        mine = tampering.newcomer.device
+                        slots[slots == mine], slots[mine] = slots[mine], mine
                 if tampering.newcomer is not None:
                     engine.pool.replace(tampering.newcomer.device, tampering.newcomer.data(number, now))
                 rows = _computed(
@@ -163,6 +169,7 @@ def train(
                     now,
                     isolation,
                     selected,
+                    slots,
                     lambda stage, d, n=number: derive(seed, stage, n, devices[d].id),  # type: ignore[misc]
                 )
                 ids = [devices[d].id for d in selected]
@@ -184,7 +191,7 @@ def train(
                 for row in np.flatnonzero(~together):
                     isolation.move(int(participants[row]), {name: values[row] for name, values in received.items()})
                 shared = received if together.all() else {name: values[together] for name, values in received.items()}
-                shares = _shares(sizes[participants[together]], settings)
+                shares = _shares(sizes[slots[participants[together]]], settings)
                 if adder is None:
                     aggregate = _mean(shared, shares)
                 else:
@@ -194,7 +201,7 @@ def train(
                     dropped = (*dropped, *((name, f"'{adder.name}' lost it on the way") for name in lost))
                     participants, shares = (
                         participants[added.arrived],
-                        _shares(sizes[participants[added.arrived]], settings),
+                        _shares(sizes[slots[participants[added.arrived]]], settings),
                     )
                 for place, defence in enumerate(defences):
                     if defence.overrides("on_aggregate"):
@@ -204,7 +211,7 @@ def train(
             yield Round(
                 number=number,
                 participants=participants,
-                sizes=sizes[participants],
+                sizes=sizes[slots[participants]],
                 updates=received,
                 aggregate=aggregate,
                 weights=now,
@@ -215,15 +222,19 @@ def train(
 
 
 def _computed(
-    engine: Embedded, now: Params, isolation: Isolation, selected: Sequence[int], rngs: Rngs
+    engine: Embedded, now: Params, isolation: Isolation, selected: Sequence[int], slots: IntArray, rngs: Rngs
 ) -> dict[str, torch.Tensor]:
     """What the selected devices make of the models that they are sent: the shared one, or one of their own."""
+
+    def trained(weights: Params, chosen: Sequence[int]) -> dict[str, torch.Tensor]:
+        return engine.updates(weights, slots[chosen].tolist(), rngs)
+
     if not isolation.models:
-        return engine.updates(now, selected, rngs)
+        return trained(now, selected)
     apart = [d for d in selected if d in isolation.models]
     order = [d for d in selected if d not in isolation.models] + apart
-    parts = [engine.updates(now, order[: len(order) - len(apart)], rngs)]
-    parts += [engine.updates(isolation.models[d], [d], rngs) for d in apart]
+    parts = [trained(now, order[: len(order) - len(apart)])]
+    parts += [trained(isolation.models[d], [d]) for d in apart]
     places = torch.tensor([order.index(d) for d in selected], dtype=torch.int64)
     return {name: torch.cat([part[name] for part in parts])[places] for name in parts[0]}
 
