@@ -9,6 +9,7 @@ from null_cases import FULL_CASES, SMALL_CASES, shown, text_of, write
 
 from fedleak.plan.read import parse
 from fedleak.testing import ContractBroken, check_null, play_null
+from fedleak.testing.null import play_undefended
 
 
 @pytest.fixture(scope="session")
@@ -40,3 +41,14 @@ def test_nothing_is_found_in_full(name: str, data: Path, tmp_path: Path) -> None
     found = play_null(parse(text_of(FULL_CASES[name], data), name), tmp_path, range(20))
     print("\n" + shown(name, found))
     assert not [words for one in found if (words := one.broken(0.95))]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("split", ["auto", "stratified"])
+def test_made_up_people_with_nothing_personal(split: str, data: Path, tmp_path: Path) -> None:
+    """The people themselves, not their control: what a stratified split makes of them is in docs/results/null.md."""
+    change = {"dataset": {"style": 0.0, "class_bias": 1e5}, "population": {"split": split}}
+    found = play_undefended(parse(text_of(FULL_CASES["digits"], data), split, change), tmp_path, range(20))
+    print("\n" + shown(f"digits, nothing personal, {split}", found))
+    broken = [one.attack for one in found if one.broken(0.95)]
+    assert broken == ([] if split == "auto" else ["reid-labels", "reid-knn", "reid-svm", "reid-mlp", "reid-strong"])

@@ -76,6 +76,16 @@ def test_insertions_are_as_many_as_asked_and_secrets_between_words_stay_whole(bo
         assert text(marked, user).count(user.secrets[0]) == 3
 
 
+def test_in_the_control_watermarks_are_planted_after_the_texts_were_dealt_out_again(book: Path) -> None:
+    control = prepare(clients(book), PopulationPlan(prior="none"), 0, iid=True, inject=InjectPlan())
+    for share in control.shares:
+        held = {other.user.id: text_of(other.private.x, control.outputs_named) for other in control.shares}
+        mark = control.injected[share.user.id]
+        assert [name for name, text in held.items() if mark in text] == [share.user.id], (
+            "the adversary's probe is whole"
+        )
+
+
 def test_the_seed_decides_the_watermarks(book: Path) -> None:
     population = clients(book).load(0)
     first, again, other = (inject(population, InjectPlan(), seed)[1] for seed in (0, 0, 1))

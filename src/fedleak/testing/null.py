@@ -88,12 +88,21 @@ def check_null(plan: Plan, folder: Path, seeds: Sequence[int] = range(20)) -> li
 
 def play_null(plan: Plan, folder: Path, seeds: Iterable[int]) -> list[NullResult]:
     """Train the control of a plan for every seed, and play every attack on it."""
-    controls = list(dict.fromkeys(game.controls[0] for game in plan.games))
+    return _play(plan, folder, seeds, list(dict.fromkeys(game.controls[0] for game in plan.games)))
+
+
+def play_undefended(plan: Plan, folder: Path, seeds: Iterable[int]) -> list[NullResult]:
+    """The same of the run itself, for data sets of which it is known that nothing in them is personal."""
+    return _play(plan, folder, seeds, [])
+
+
+def _play(plan: Plan, folder: Path, seeds: Iterable[int], controls: Sequence[str]) -> list[NullResult]:
     change = {**plan.change, "seeds": list(seeds), "defence": []}
-    nulls = parse(plan.text, plan.source, {**change, "audit": {**plan.change.get("audit", {}), "controls": controls}})
+    audit = {**plan.change.get("audit", {}), "controls": list(controls)}
+    nulls = parse(plan.text, plan.source, {**change, "audit": audit})
     measured: dict[tuple[str, str, str, str], list[Measured]] = {}
     for run in runs(nulls, folder):
-        if run.variant.control is None:
+        if (run.variant.control is None) == bool(controls):
             continue
         train_run(nulls, run, lambda units: None)
         for key, one in _played(nulls, run):
@@ -113,8 +122,8 @@ def play_null(plan: Plan, folder: Path, seeds: Iterable[int]) -> list[NullResult
 
 def _played(plan: Plan, run: Run) -> Iterable[tuple[tuple[str, str, str, str], Measured]]:
     for attack, game, adversary in plan.plays:
-        if game.controls[0] != run.variant.control:
+        if run.variant.control not in (None, game.controls[0]):
             continue
         found = play(run, attack, game, adversary)
         one = measure([found], game.metrics[0], level=plan.audit.level, permutations=plan.audit.permutations)
-        yield (label(attack, plan.attacks), adversary.name, label(game, plan.games), str(run.variant.control)), one
+        yield (label(attack, plan.attacks), adversary.name, label(game, plan.games), run.variant.control or "no"), one
