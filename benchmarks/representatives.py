@@ -19,7 +19,7 @@ import torch.nn.functional as F
 
 from fedleak.attacks.reconstruct.labels import present, slots
 from fedleak.attacks.reconstruct.representatives import Inversion, representatives
-from fedleak.core import FloatArray, IntArray, Params, Task, derive
+from fedleak.core import FloatArray, IntArray, Params, Task, rng_for
 from fedleak.federation.federation import devices, initial, train
 from fedleak.federation.model import Model, Signature
 from fedleak.federation.models.strided import StridedCnn
@@ -105,7 +105,7 @@ def main() -> None:
     settings = Inversion(optimizer="adam", iterations=asked.steps)
 
     def seek(rows: Params, own: IntArray) -> FloatArray:
-        return representatives(model, before, rows, settings, shape=SHAPE, rng=derive(0), labels=own).images
+        return representatives(model, before, rows, settings, shape=SHAPE, rng=rng_for(0), labels=own).images
 
     def one_by_one() -> None:
         for i in range(asked.clients):

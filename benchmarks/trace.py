@@ -31,7 +31,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedleak.core import Layer, Params, Task, UserId, derive
+from fedleak.core import Layer, Params, Task, UserId, rng_for
 from fedleak.federation.federation import Device, Round, initial, train
 from fedleak.federation.model import Architecture, Model, Signature
 from fedleak.federation.models.cnn import Cnn
@@ -58,7 +58,7 @@ JOBS: Sequence[tuple[str, Architecture, Signature, int]] = (
 
 
 def devices(signature: Signature) -> list[Device]:
-    rng = derive(1, "benchmark")
+    rng = rng_for(1, "benchmark")
     found = []
     for index in range(CLIENTS):
         shape = (EXAMPLES, *signature.input_shape)
@@ -105,7 +105,7 @@ def ratio_of(these: Sequence[float], those: Sequence[float]) -> float:
 
 
 def interval(these: Sequence[float], those: Sequence[float]) -> tuple[float, float]:
-    rng = derive(1, "bootstrap")
+    rng = rng_for(1, "bootstrap")
     drawn = [ratio_of(list(rng.choice(these, len(these))), list(rng.choice(those, len(those)))) for _ in range(1000)]
     low, high = np.quantile(drawn, [0.025, 0.975])
     return float(low), float(high)
@@ -166,7 +166,7 @@ def loaded(trace: Trace, rows: int, size: int) -> None:
 def speed(folder: Path | None, megabytes: int, repeats: int) -> float:
     layer, other = Layer("wide", (("weight", (256, 100)),)), Layer("other", (("weight", (256, 100)),))
     rows = megabytes * 1_000_000 // (4 * layer.size * PER_ROUND) * PER_ROUND
-    rng = derive(1, "updates")
+    rng = rng_for(1, "updates")
     with tempfile.TemporaryDirectory(dir=folder) as name:
         place = Path(name) / "trace"
         model: Params = {part.name: np.zeros(part.size, np.float32) for part in (layer, other)}
@@ -221,7 +221,7 @@ def speed(folder: Path | None, megabytes: int, repeats: int) -> float:
 
 def checksums() -> None:
     """Why CRC-32: what the standard library offers, over blocks that fit in the cache."""
-    block = np.frombuffer(derive(1, "block").bytes(BLOCK), np.uint8)
+    block = np.frombuffer(rng_for(1, "block").bytes(BLOCK), np.uint8)
     ways: dict[str, Callable[[], object]] = {
         "folded, then zlib.crc32 (ours)": lambda: checksum(block),
         "zlib.crc32": lambda: zlib.crc32(block.data),

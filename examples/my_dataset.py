@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from fedleak.core import Task, UserId, derive
+from fedleak.core import Task, UserId, rng_for
 from fedleak.population.population import Examples, Population, User
 
 __all__ = ["Walkers"]
@@ -33,7 +33,7 @@ class Walkers:
 
     def load(self, seed: int) -> Population:
         """Make everyone up from the seed; a data set with files would read them here and raise DataError."""
-        shared = derive(seed, "walkers", "activities").normal(size=(len(ACTIVITIES), SENSORS))
+        shared = rng_for(seed, "walkers", "activities").normal(size=(len(ACTIVITIES), SENSORS))
         return Population(
             users=tuple(self.person(number, 2 * shared, seed) for number in range(self.users)),
             task=Task.CLASSIFY,
@@ -44,7 +44,7 @@ class Walkers:
 
     def person(self, number: int, activities: np.ndarray[tuple[int, int], np.dtype[np.float64]], seed: int) -> User:
         """One person: the shared activities, seen through a gait of their own."""
-        rng = derive(seed, "walkers", number)
+        rng = rng_for(seed, "walkers", number)
         gait = self.gait * rng.normal(size=(len(ACTIVITIES), SENSORS))
         activity = rng.integers(len(ACTIVITIES), size=self.examples)
         readings = activities[activity] + gait[activity] + 0.5 * rng.normal(size=(self.examples, SENSORS))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from torch import nn
 
-from fedleak.core import derive
+from fedleak.core import rng_for
 from fedleak.federation.model import Signature
 
 __all__ = ["build", "write_table"]
@@ -31,7 +31,7 @@ def write_table(path: Path, shops: int = 12, days: int = 40) -> None:
         rows = csv.writer(file)
         rows.writerow(["shop", "temperature", "weekday", "price", "takings"])
         for shop in range(shops):
-            rng = derive(0, "takings", shop)
+            rng = rng_for(0, "takings", shop)
             habit = [1.0, 0.5, -1.0] + 0.5 * rng.normal(size=3)  # what all shops share, and what is their own
             for _ in range(days):
                 day = rng.normal(size=3)

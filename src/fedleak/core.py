@@ -22,7 +22,7 @@ __all__ = [
     "Task",
     "Sight",
     "Power",
-    "derive",
+    "rng_for",
     "words",
     "places",
     "number",
@@ -122,13 +122,13 @@ def number(value: float) -> str:
     return f"{value:.{places(value)}f}"
 
 
-def derive(seed: int, *path: Any) -> np.random.Generator:
+def rng_for(seed: int, *path: Any) -> np.random.Generator:
     """Return the generator that belongs to a place in the run, for instance ("batches", round, device).
 
     All randomness comes from the plan's seed by name, never by order of execution, so a run that is resumed or
     executed in parallel draws the same numbers.
 
-    >>> bool(derive(1, "noise", 3).random() == derive(1, "noise", 3).random())
+    >>> bool(rng_for(1, "noise", 3).random() == rng_for(1, "noise", 3).random())
     True
     """
     text = "\x1f".join([str(seed), *map(str, path)])

@@ -17,7 +17,7 @@ from fedleak.output import analyses, claim, spend
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import parse
 from fedleak.plays import attack_run, is_played, played
-from fedleak.report import html, json
+from fedleak.report import html, results_file
 from fedleak.runs import Run, Tick, facts, runs
 from fedleak.score.assemble import RunResult, assemble, described, settings_key
 from fedleak.score.effects import effect
@@ -121,7 +121,7 @@ def score(plan: Plan, out: Path, progress: Progress, *, partial: bool = False) -
     audited = msgspec.structs.replace(
         audited, analyses=analyses(out), untested=[rest, *audited.untested] if missing else audited.untested
     )
-    json.write(audited, out)
+    results_file.write(audited, out)
     return audited
 
 

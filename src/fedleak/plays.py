@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fedleak.core import UserId, derive
+from fedleak.core import UserId, rng_for
 from fedleak.errors import AttackError, TraceError
 from fedleak.games.game import Asked, Claims
 from fedleak.jobs import Tick
@@ -46,8 +46,8 @@ def asked(run: Run, game: Any) -> Asked:
             raise AttackError(f"{run.folder}: control 'decoys', but none were drawn; set decoys = true in [dataset]")
         truth = replace(truth, secrets=truth.decoys)
     if run.variant.control == "another":
-        truth = replace(truth, secrets=exchanged(truth.secrets, derive(run.seed, "another")))
-    found: Asked = game.ask(trace, truth, Prior.load(run.folder / "prior"), derive(run.seed, "game", game.name))
+        truth = replace(truth, secrets=exchanged(truth.secrets, rng_for(run.seed, "another")))
+    found: Asked = game.ask(trace, truth, Prior.load(run.folder / "prior"), rng_for(run.seed, "game", game.name))
     return found
 
 
@@ -72,13 +72,13 @@ def play(
     view, questions = given.look(
         run.folder / "trace",
         adversary,
-        shuffled=derive(run.seed, "permuted") if run.variant.control == "permuted" else None,
+        shuffled=rng_for(run.seed, "permuted") if run.variant.control == "permuted" else None,
         defences=run.variant.defences if run.variant.adaptive else (),
         memory=run.memory,
         workers=workers,
         tick=tick,
     )
-    rng = derive(run.seed, "attack", attack.name, adversary.name)
+    rng = rng_for(run.seed, "attack", attack.name, adversary.name)
     claims = game.check(np.asarray(attack.run(view, given.prior, questions, rng)), questions, attack.name)
     view.progress(1)
     return beside_the_truth(run, claims, game, given)

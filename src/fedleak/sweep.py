@@ -21,7 +21,7 @@ from fedleak.pipeline import Progress, reread, sent
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import merged, parse, toml
 from fedleak.plays import attack_run, is_played
-from fedleak.report import json
+from fedleak.report import results_file
 from fedleak.runs import Run, Tick, facts, runs
 from fedleak.score.assemble import described
 from fedleak.score.guarded import Failure
@@ -86,7 +86,7 @@ def sweep(plan: Plan, out: Path, progress: Progress, jobs: int | None = None) ->
     if all(facts(run) is None for run in every if run.variant.label == "plain"):
         raise FedleakError(f"the undefended federation failed, so there is nothing to compare with: {failures[0].why}")
     result = msgspec.structs.replace(pipeline.score(plan, out, progress, partial=True), failures=failures)
-    json.write(result, out)
+    results_file.write(result, out)
     pipeline.report(result, out)
     return result
 

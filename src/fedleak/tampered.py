@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fedleak.core import UserId, derive
+from fedleak.core import UserId, rng_for
 from fedleak.errors import PlanError
 from fedleak.federation.federation import Device
 from fedleak.federation.joined import ClassGan, Joined
@@ -40,7 +40,7 @@ def tamper(
         isolated = tuple(index for index, device in enumerate(members) if device.id in chosen)
         told.append({"power": "isolate", "devices": sorted(chosen)})
     if plan.join is not None:
-        own_seed = int(derive(seed, "join").integers(1 << 31))
+        own_seed = int(rng_for(seed, "join").integers(1 << 31))
         gan = ClassGan(model, prepared.input_shape, prepared.outputs, plan.join, own_seed)
         joined = Joined(gan, len(members), prepared.public)
         name = next(n for n in _names(seed) if n not in {device.id for device in members})
@@ -54,7 +54,7 @@ def tamper(
 
 
 def _names(seed: int) -> list[str]:
-    return [f"d-{number:06x}" for number in derive(seed, "join", "name").integers(16**6, size=1000).tolist()]
+    return [f"d-{number:06x}" for number in rng_for(seed, "join", "name").integers(16**6, size=1000).tolist()]
 
 
 def resumed(trace: Trace, tampering: Tampering) -> Isolation | None:

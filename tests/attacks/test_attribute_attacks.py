@@ -13,7 +13,7 @@ from fedleak.attacks.attribute.mlp import AttributeJoint, AttributeMlp
 from fedleak.attacks.attribute.words import AttributeWords, vocabulary
 from fedleak.attacks.deanonymize.joint import Joint
 from fedleak.attacks.network import Network, Predict, fit
-from fedleak.core import FloatArray, IntArray, Task, UserId, derive
+from fedleak.core import FloatArray, IntArray, Task, UserId, rng_for
 from fedleak.errors import AttackError
 from fedleak.federation.federation import devices, initial, train
 from fedleak.federation.model import Signature
@@ -66,7 +66,7 @@ def test_a_head_that_knows_hardly_anything_does_not_spoil_the_others() -> None:
 @pytest.fixture(scope="module")
 def text(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, set[int]]]:
     """A federation of people who write, in two groups with ten words each that the other group hardly uses."""
-    folder, rng = tmp_path_factory.mktemp("text"), derive(0, "text")
+    folder, rng = tmp_path_factory.mktemp("text"), rng_for(0, "text")
 
     def sentences(group: int) -> Examples:
         common = rng.integers(22, WORDS, (12, 6))
@@ -120,9 +120,9 @@ def test_words_give_the_group_of_people_away_who_were_never_seen(text: tuple[Pat
     folder, _ = text
     game = Attribute(attribute="side", people="new")
     trace, truth = Trace.open(folder / "trace"), Truth.load(folder / "truth")
-    asked = game.ask(trace, truth, Prior.load(folder / "prior"), derive(0, "game"))
+    asked = game.ask(trace, truth, Prior.load(folder / "prior"), rng_for(0, "game"))
     view = View(folder / "trace", ANONYMOUS_SERVER, asked.shadow)
-    claims = AttributeWords().run(view, asked.prior, asked.questions, derive(0, "attack"))
+    claims = AttributeWords().run(view, asked.prior, asked.questions, rng_for(0, "attack"))
     answers = asked.answers
     played = Played(0, claims, answers.right, asked.questions.options, game.name, answers.who, answers.people)
     found = measure([played], "top1", level=0.95, permutations=200)
@@ -159,7 +159,7 @@ def test_questions_of_another_game_are_refused(tmp_path: Path) -> None:
     view = View(planted_trace(tmp_path, 0) / "trace", ANONYMOUS_SERVER)
     with pytest.raises(AttackError, match="answers the questions of the game 'attribute' only"):
         AttributeMlp().run(
-            view, Prior.load(tmp_path / "prior"), Questions(updates=np.arange(3), options=("a", "b")), derive(0)
+            view, Prior.load(tmp_path / "prior"), Questions(updates=np.arange(3), options=("a", "b")), rng_for(0)
         )
 
 

@@ -13,7 +13,7 @@ from fedleak.attacks.link.federation import auxiliary_set, deal
 from fedleak.attacks.link.learnt import LinkRepresentatives, LinkUpdates
 from fedleak.attacks.link.linker import Linker, Shadows, standardised, threshold_of
 from fedleak.attacks.link.plain import LinkCosine, LinkRepresentativesCosine
-from fedleak.core import FloatArray, Task, derive
+from fedleak.core import FloatArray, Task, rng_for
 from fedleak.errors import AttackError
 from fedleak.games.game import Asked
 from fedleak.games.link import Link
@@ -32,13 +32,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def ask(run: Path) -> Asked:
     trace, truth, prior = Trace.open(run / "trace"), Truth.load(run / "truth"), Prior.load(run / "prior")
-    return Link().ask(trace, truth, prior, derive(0))
+    return Link().ask(trace, truth, prior, rng_for(0))
 
 
 def claims(run: Path, attack: Linker, prior: Prior | None = None) -> tuple[FloatArray, Asked]:
     asked = ask(run)
     view, questions = asked.look(run / "trace", ANONYMOUS_SERVER)
-    return attack.run(view, prior or asked.prior, questions, derive(0, "attack"))[:, 0], asked
+    return attack.run(view, prior or asked.prior, questions, rng_for(0, "attack"))[:, 0], asked
 
 
 def labelled(counts: list[int]) -> Examples:
@@ -48,7 +48,7 @@ def labelled(counts: list[int]) -> Examples:
 
 def test_shadow_clients_have_as_many_classes_as_asked_for_and_share_nothing() -> None:
     examples = replace(labelled([20] * 10), time=np.arange(200, dtype=np.float64))
-    dealt = deal(examples, 8, 3, derive(0))
+    dealt = deal(examples, 8, 3, rng_for(0))
     assert [len(np.unique(np.asarray(part.y))) for part in dealt] == [3] * 8
     rows = np.concatenate([np.asarray(part.time) for part in dealt])
     assert len(np.unique(rows)) == len(rows) == 200
@@ -74,7 +74,7 @@ def test_no_auxiliary_data_is_refused(run: Path) -> None:
 
 def test_too_many_shadow_clients_for_the_auxiliary_set_are_refused() -> None:
     with pytest.raises(AttackError, match="lower shadows"):
-        deal(labelled([2] * 10), 40, 3, derive(0))
+        deal(labelled([2] * 10), 40, 3, rng_for(0))
 
 
 def test_a_threshold_lies_between_pairs_of_one_client_and_pairs_of_two() -> None:
@@ -84,7 +84,7 @@ def test_a_threshold_lies_between_pairs_of_one_client_and_pairs_of_two() -> None
 
 
 def test_standardised_pictures_do_not_tell_how_bright_they_are_and_empty_ones_stay_empty() -> None:
-    picture = derive(0).random((1, 2, 1, 4, 4), dtype=np.float32)
+    picture = rng_for(0).random((1, 2, 1, 4, 4), dtype=np.float32)
     picture[:, 1] = 0
     assert np.allclose(standardised(0.2 + 0.5 * picture)[:, 0], standardised(picture)[:, 0], atol=1e-5)
     assert not standardised(picture)[:, 1].any()

@@ -10,7 +10,7 @@ import pytest
 
 from fedleak.attacks.imitate import Imitation
 from fedleak.attacks.profile.gradient import ProfileGradient, alike
-from fedleak.core import derive
+from fedleak.core import rng_for
 from fedleak.defences.clip import Clip
 from fedleak.errors import AttackError
 from fedleak.games.game import Questions
@@ -69,10 +69,10 @@ def test_who_knows_of_a_defence_imitates_it(run: Path) -> None:
 
 def test_updates_that_can_be_linked_count_together(run: Path) -> None:
     trace, attack = Trace.open(run / "trace"), ProfileGradient(devices=2)
-    asked = Profile(trait="marked").ask(trace, Truth.load(run / "truth"), Prior.load(run / "prior"), derive(0))
-    linked = attack.run(View(run / "trace", SERVER, asked.shadow), asked.prior, asked.questions, derive(0, "x"))
+    asked = Profile(trait="marked").ask(trace, Truth.load(run / "truth"), Prior.load(run / "prior"), rng_for(0))
+    linked = attack.run(View(run / "trace", SERVER, asked.shadow), asked.prior, asked.questions, rng_for(0, "x"))
     every = replace(asked.questions, updates=np.flatnonzero(np.asarray(trace.shadow) < 0))
-    single = attack.run(View(run / "trace", ANONYMOUS_SERVER, asked.shadow), asked.prior, every, derive(0, "x"))
+    single = attack.run(View(run / "trace", ANONYMOUS_SERVER, asked.shadow), asked.prior, every, rng_for(0, "x"))
     device = np.asarray(trace.device)
     for row, claim in zip(asked.questions.updates, linked[:, 0], strict=True):
         same = device[every.updates] == device[row]
@@ -96,7 +96,7 @@ def test_questions_of_another_game_and_traces_that_do_not_say_how_the_model_is_b
     view = View(run / "trace", ANONYMOUS_SERVER)
     with pytest.raises(AttackError, match="answers the questions of the game 'profile' only"):
         ProfileGradient().run(
-            view, Prior.load(run / "prior"), Questions(updates=np.arange(2), options=("a",)), derive(0)
+            view, Prior.load(run / "prior"), Questions(updates=np.arange(2), options=("a",)), rng_for(0)
         )
     with pytest.raises(AttackError, match="does not say how the model is built"):
         Imitation(View(planted_trace(tmp_path, 0) / "trace", ANONYMOUS_SERVER), [], 0)

@@ -12,7 +12,7 @@ import torch
 from fedleak.attacks.reconstruct.labels import present, slots
 from fedleak.attacks.reconstruct.minimise import adam, lbfgs
 from fedleak.attacks.reconstruct.representatives import Found, Inversion, representatives
-from fedleak.core import FloatArray, Layer, Params, Task, derive
+from fedleak.core import FloatArray, Layer, Params, Task, rng_for
 from fedleak.errors import AttackError
 from fedleak.federation.federation import devices, initial, train
 from fedleak.federation.model import Model, Signature
@@ -63,7 +63,7 @@ def found(run: Trained, settings: Inversion, **means: object) -> Found:
         run.updates,
         settings,
         shape=SHAPE,
-        rng=derive(0),
+        rng=rng_for(0),
         **means,  # type: ignore[arg-type]
     )
 
@@ -109,7 +109,7 @@ def test_a_warm_start_gets_further_in_as_few_steps() -> None:
 def test_clients_together_give_what_each_gives_alone() -> None:
     run = trained()
     labels, _ = slots(present(run.model.layout, run.updates).shares, 1)
-    start = derive(1).random((4, 10, *SHAPE), dtype=np.float32)
+    start = rng_for(1).random((4, 10, *SHAPE), dtype=np.float32)
     whole = found(run, Inversion(iterations=8), start=start, labels=labels)
     for i in range(4):
         rows = {name: values[i : i + 1] for name, values in run.updates.items()}
@@ -119,7 +119,7 @@ def test_clients_together_give_what_each_gives_alone() -> None:
             rows,
             Inversion(iterations=8),
             shape=SHAPE,
-            rng=derive(0),
+            rng=rng_for(0),
             start=start[i : i + 1],
             labels=labels[i : i + 1],
         )
@@ -147,7 +147,7 @@ def test_an_update_of_zeros_is_refused() -> None:
     run = trained()
     nothing = {name: np.where(np.arange(4)[:, None] == 2, 0, values) for name, values in run.updates.items()}
     with pytest.raises(AttackError, match="client 2 of 4 sent an update of zeros"):
-        representatives(run.model, run.before, nothing, Inversion(), shape=SHAPE, rng=derive(0))
+        representatives(run.model, run.before, nothing, Inversion(), shape=SHAPE, rng=rng_for(0))
 
 
 def test_unrolling_without_a_learning_rate_is_refused() -> None:

@@ -20,7 +20,7 @@ from fedleak.attacks.deanonymize.whiten import templates, variation
 from fedleak.attacks.deanonymize.words import counts, likelihood
 from fedleak.attacks.features import unit
 from fedleak.attacks.shadow import WHOLE, halves, rebuilt, retrain
-from fedleak.core import FloatArray, derive
+from fedleak.core import FloatArray, rng_for
 from fedleak.errors import AttackError
 from fedleak.games.identify import Identify
 from fedleak.pipeline import train
@@ -79,7 +79,7 @@ def look(run: Run, adversary: Adversary = ANONYMOUS_SERVER, game: Identify | Non
 
 def score(attack: Any, run: Run, adversary: Adversary = ANONYMOUS_SERVER) -> float:
     view, given = look(run, adversary)
-    claims = attack.run(view, given.prior, given.questions, derive(0, "attack"))
+    claims = attack.run(view, given.prior, given.questions, rng_for(0, "attack"))
     return average_precision(claims, given.answers.right).value
 
 
@@ -92,7 +92,7 @@ def test_where_few_labelled_updates_exist_it_makes_its_own(trained: tuple[Plan, 
 
 def test_claims_do_not_depend_on_the_number_of_workers(trained: tuple[Plan, Run]) -> None:
     one, two = (
-        SMALL.run(view, given.prior, given.questions, derive(0, "attack"))
+        SMALL.run(view, given.prior, given.questions, rng_for(0, "attack"))
         for view, given in (look(trained[1], workers=workers) for workers in (1, 2))
     )
     np.testing.assert_array_equal(one, two)
@@ -100,7 +100,7 @@ def test_claims_do_not_depend_on_the_number_of_workers(trained: tuple[Plan, Run]
 
 def test_strangers_are_told_from_people_with_prior_data(trained: tuple[Plan, Run]) -> None:
     view, given = look(trained[1], game=Identify(seen=0.5))
-    claims = SMALL.run(view, given.prior, given.questions, derive(0, "attack"))
+    claims = SMALL.run(view, given.prior, given.questions, rng_for(0, "attack"))
     assert claims.shape == (len(given.questions), len(given.questions.options))
     unseen = given.answers.right == len(given.questions.options) - 1
     stranger = claims.argmax(axis=1) == len(given.questions.options) - 1
@@ -109,7 +109,7 @@ def test_strangers_are_told_from_people_with_prior_data(trained: tuple[Plan, Run
 
 def test_lasting_handles_are_used_instead_of_linking(trained: tuple[Plan, Run]) -> None:
     view, given = look(trained[1], SERVER)
-    claims = replace(SMALL, link=False).run(view, given.prior, given.questions, derive(0, "attack"))
+    claims = replace(SMALL, link=False).run(view, given.prior, given.questions, rng_for(0, "attack"))
     handles = view.updates.handle[given.questions.updates]
     for handle in np.unique(handles):
         assert (claims[handles == handle] == claims[handles == handle][0]).all()
@@ -118,7 +118,7 @@ def test_lasting_handles_are_used_instead_of_linking(trained: tuple[Plan, Run]) 
 def test_the_memory_of_the_plan_holds_for_it_too(trained: tuple[Plan, Run]) -> None:
     view, given = look(trained[1], memory=0)
     with pytest.raises(AttackError, match="raise memory"):
-        SMALL.run(view, given.prior, given.questions, derive(0, "attack"))
+        SMALL.run(view, given.prior, given.questions, rng_for(0, "attack"))
 
 
 def test_the_server_makes_what_a_device_would_send(trained: tuple[Plan, Run]) -> None:

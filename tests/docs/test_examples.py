@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedleak.core import derive
+from fedleak.core import rng_for
 from fedleak.plan.plan import PopulationPlan
 from fedleak.population.prepare import prepare
-from fedleak.report import json
+from fedleak.report import results_file
 from fedleak.testing import check_attack
 
 ROOT = Path(__file__).parents[2]
@@ -50,7 +50,7 @@ def test_the_attack_keeps_the_contract(tmp_path: Path) -> None:
 def test_the_defence_sends_signs_only() -> None:
     defence = import_module("my_defence").SignOnly(step=0.5)
     update = {"out": np.asarray([3.0, -0.1, 0.0, 0.2], dtype=np.float32)}
-    assert defence.on_update(update, derive(0))["out"].tolist() == [0.5, -0.5, 0.0, 0.5]
+    assert defence.on_update(update, rng_for(0))["out"].tolist() == [0.5, -0.5, 0.0, 0.5]
 
 
 def test_the_data_set_makes_the_same_people_from_the_same_seed() -> None:
@@ -88,7 +88,7 @@ def test_plugins_are_found_by_the_entry_points_that_contributing_shows(tmp_path:
     )
     (tmp_path / "plan.toml").write_text(PLUGIN_PLAN)
     run("-m", "fedleak.cli.main", "audit", "plan.toml", "--out", "out", "--jobs", "1", cwd=tmp_path, path=info.parent)
-    scores = json.read(tmp_path / "out").scores
+    scores = results_file.read(tmp_path / "out").scores
     assert {score.attack for score in scores} == {"reid-signs"}
     assert [score.defence["name"] if score.defence else None for score in scores if score.metric == "ap"] == [
         None,
@@ -110,7 +110,7 @@ def test_a_model_of_ones_own_is_audited_on_a_table(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes((EXAMPLES / name).read_bytes())
     run("own_model.py", cwd=tmp_path)
     run("-m", "fedleak.cli.main", "audit", "own_model.toml", "--out", "out", "--jobs", "1", cwd=tmp_path)
-    audit = json.read(tmp_path / "out")
+    audit = results_file.read(tmp_path / "out")
     assert audit.federation["model"] == "own"
     plain = next(score for score in audit.scores if score.metric == "ap" and score.control is None)
     assert plain.low > plain.chance

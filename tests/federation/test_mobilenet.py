@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedleak.core import Task, derive
+from fedleak.core import Task, rng_for
 from fedleak.errors import PlanError
 from fedleak.federation.engines.embedded import tensors
 from fedleak.federation.model import Signature
@@ -30,7 +30,7 @@ def test_the_full_network_is_the_original_layer_by_layer() -> None:
 @pytest.mark.parametrize("shape", [(1, 28, 56), (3, 5, 3), (1, 1, 1)])
 def test_pictures_of_any_size_fit(shape: tuple[int, ...], halvings: int) -> None:
     model = MobileNet(width=0.1, halvings=halvings).build(Signature(Task.MULTI_LABEL, shape, 4))
-    weights = tensors(model, model.init(derive(0)))
+    weights = tensors(model, model.init(rng_for(0)))
     outputs = model.forward(weights, torch.rand(1, 2, *shape, generator=torch.Generator().manual_seed(0)))
     assert outputs.shape == (1, 2, 4)
     assert outputs.isfinite().all()

@@ -12,7 +12,7 @@ import torch
 from reference import PlainLm, PlainMlp, client_update
 from torch import nn
 
-from fedleak.core import Task, UserId, derive
+from fedleak.core import Task, UserId, rng_for
 from fedleak.errors import PlanError
 from fedleak.federation.federation import Device, train
 from fedleak.federation.model import Signature
@@ -59,7 +59,7 @@ def test_it_is_trained_as_it_would_be_alone(make: Callable[[Signature], nn.Modul
     # Weights of torch.nn.LSTM keep the names that torch gives them.
     plain = make(signature)
     for row, device in enumerate(first.participants):
-        rng = derive(1, "batches", 1, crowd[device].id)
+        rng = rng_for(1, "batches", 1, crowd[device].id)
         layout = tuple(
             replace(layer, tensors=tuple((t.removesuffix("_l0"), s) for t, s in layer.tensors))
             for layer in model.layout

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fedleak.core import Task, derive
+from fedleak.core import Task, rng_for
 from fedleak.errors import PlanError
 from fedleak.federation.engines.embedded import tensors
 from fedleak.federation.model import Signature
@@ -23,7 +23,7 @@ def test_the_papers_models_have_the_papers_sizes(side: int, strides: tuple[int, 
 
 def test_clients_are_computed_beside_each_other_and_not_mixed() -> None:
     model = StridedCnn(channels=(3, 4), strides=(2, 1), activation="elu").build(Signature(Task.CLASSIFY, (2, 7, 9), 5))
-    one, other = (tensors(model, model.init(derive(seed))) for seed in (0, 1))
+    one, other = (tensors(model, model.init(rng_for(seed))) for seed in (0, 1))
     x = torch.rand(2, 3, 2, 7, 9, generator=torch.Generator().manual_seed(0))
     both = model.forward({key: torch.cat([one[key], other[key]]) for key in one}, x)
     assert both.shape == (2, 3, 5)

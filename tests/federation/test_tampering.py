@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from small_runs import PLAN, run, same, small_model, some_devices
 
-from fedleak.core import Task, UserId, derive
+from fedleak.core import Task, UserId, rng_for
 from fedleak.errors import PlanError
 from fedleak.federation.federation import Device, initial
 from fedleak.federation.joined import ClassGan, Joined
@@ -108,9 +108,9 @@ def test_the_generator_learns_to_draw_what_the_model_takes_for_a_class() -> None
     data = Examples(x=bars, y=np.arange(90) % 3)
     [*_, last] = run(model, [Device("d", UserId("u"), -1, data)], plan=FederationPlan(rounds=30, fraction=1, lr=0.1))
     gan = ClassGan(model, SHAPE, CLASSES, replace(JOIN, steps=300, width=0.1), 3)
-    before = gan.draw(30, derive(0)).x
+    before = gan.draw(30, rng_for(0)).x
     gan.learn(1, last.weights)
-    after = gan.draw(30, derive(0))
+    after = gan.draw(30, rng_for(0))
     right = evaluate(model, last.weights, after, Task.CLASSIFY)
     assert right > 0.9 > evaluate(model, last.weights, Examples(x=before, y=after.y), Task.CLASSIFY)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from reference import PlainMlp, client_update
 from sklearn.datasets import load_digits
 
-from fedleak.core import FloatArray, Layout, Params, Task, derive
+from fedleak.core import FloatArray, Layout, Params, Task, rng_for
 from fedleak.errors import DataError, PlanError, TrainingError
 from fedleak.federation.engines.embedded import tensors
 from fedleak.federation.federation import initial
@@ -124,7 +124,7 @@ def test_centralised_training_makes_the_federations_passes_over_the_pooled_data(
         data,
         Task.CLASSIFY,
         replace(settings, epochs=3),
-        derive(7, "centralised", "batches"),
+        rng_for(7, "centralised", "batches"),
     )
     for name, values in centralised(model, data, settings, 7).items():
         np.testing.assert_allclose(values - start[name], expected[name], atol=1e-5)

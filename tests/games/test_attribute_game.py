@@ -12,7 +12,7 @@ from fedleak.core import UserId
 from fedleak.errors import AttackError
 from fedleak.games.attribute import Attribute, AttributeQuestions, banded
 from fedleak.games.game import Asked
-from fedleak.report import json
+from fedleak.report import results_file
 from fedleak.testing import planted_trace
 from fedleak.testing.people import USERS
 from fedleak.trace.prior import Prior
@@ -120,7 +120,7 @@ def test_an_audit_plays_both_settings_apart_and_the_control_too(fedleak: Run, tm
     )
     done = fedleak("audit", "plan.toml", "--out", "out")
     assert done.returncode == 0, done.stderr
-    found = json.read(tmp_path / "out")
+    found = results_file.read(tmp_path / "out")
     names = {score.game for score in found.scores if score.attack == "attribute-mlp"}
     assert names == {"attribute (people=known)", "attribute (people=new)"}
     asked = [score for score in found.scores if score.game.startswith("attribute") and score.metric == "top1"]

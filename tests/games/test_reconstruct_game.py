@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from fedleak.core import Power, derive
+from fedleak.core import Power, rng_for
 from fedleak.errors import AttackError
 from fedleak.games.game import Asked
 from fedleak.games.reconstruct import PictureQuestions, Reconstruct
@@ -33,7 +33,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def ask(run: Run, game: Reconstruct) -> Asked:
-    return game.ask(*run, derive(3, "game"))
+    return game.ask(*run, rng_for(3, "game"))
 
 
 def test_a_question_is_the_last_update_of_a_victim_and_every_update_is_seen(run: Run) -> None:
@@ -105,7 +105,7 @@ def without_class(prior: Prior) -> Prior:
 
 def test_what_cannot_be_asked_is_refused_and_explained(run: Run) -> None:
     trace, truth, prior = run
-    rng = derive(0)
+    rng = rng_for(0)
     with pytest.raises(AttackError, match=r"auxiliary set of \d+ pictures has none of class 4; give it more"):
         Reconstruct().ask(trace, truth, without_class(prior), rng)
     with pytest.raises(AttackError, match="the server has no auxiliary pictures"):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from fedleak.core import derive
+from fedleak.core import rng_for
 
 SMALL = """
 [federation]
@@ -67,13 +67,14 @@ SMALL_CASES: Mapping[str, str] = {
     + '[[attack]]\nname = "link-cosine"\n',
 }
 
-BIG = "[federation]\nrounds = 60\nlr = 0.1\nbatch = 10\ncentralised = false\n[audit]\npermutations = 100\n"
+BIG = "[federation]\nrounds = 40\nlr = 0.1\nbatch = 10\ncentralised = false\n[audit]\npermutations = 100\n"
 CNN = '[model]\nname = "cnn"\nchannels = [8, 16]\nhidden = 32\n'
 LM = '[model]\nname = "word-lm"\nembedding = 32\nhidden = 32\n'
-TEXT = "[federation]\nrounds = 40\nlr = 4.0\nclip = 5.0\nbatch = 20\ncentralised = false\n[audit]\npermutations = 100\n"
+TEXT = "[federation]\nrounds = 25\nlr = 4.0\nclip = 5.0\nbatch = 20\ncentralised = false\n[audit]\npermutations = 100\n"
 EVERY = "".join(
     f'[[attack]]\nname = "{name}"\n' for name in ("reid-labels", "reid-knn", "reid-svm", "reid-mlp", "reid-strong")
 )
+FEW = "".join(f'[[attack]]\nname = "{name}"\n' for name in ("reid-labels", "reid-svm", "reid-strong"))
 PAIRS = (
     '[[game]]\nname = "match"\nbetween = "prior"\n[[game]]\nname = "match"\nbetween = "anonymous"\n'
     '[[attack]]\nname = "match-cosine"\n[[attack]]\nname = "match-mlp"\n[[attack]]\nname = "match-siamese"\n'
@@ -83,14 +84,14 @@ PAIRS = (
 FULL_CASES: Mapping[str, str] = {
     "digits": '[dataset]\nname = "digits"\n' + MLP + BIG + EVERY,
     "digits-match": '[dataset]\nname = "digits"\n' + MLP + BIG + PAIRS,
-    "mnist-writers": '[dataset]\nname = "mnist-writers"\n[population]\nusers = 30\n' + CNN + BIG + EVERY,
-    "mnist-writers-8": '[dataset]\nname = "mnist-writers"\nper_class = 8\n[population]\nusers = 30\n'
+    "mnist-writers": '[dataset]\nname = "mnist-writers"\n[population]\nusers = 20\n' + CNN + BIG + FEW,
+    "mnist-writers-8": '[dataset]\nname = "mnist-writers"\nper_class = 8\n[population]\nusers = 20\n'
     + CNN
     + BIG
-    + EVERY
+    + FEW
     + '[[game]]\nname = "attribute"\nattribute = "group"\n[[attack]]\nname = "attribute-mlp"\n'
     '[[game]]\nname = "profile"\ntrait = "barred-seven"\nleast = 0.3\n[[attack]]\nname = "profile-gradient"\n',
-    "writers-canvas": '[dataset]\nname = "writers-canvas"\n[population]\nusers = 30\n' + CNN + BIG + EVERY,
+    "writers-canvas": '[dataset]\nname = "writers-canvas"\n[population]\nusers = 20\n' + CNN + BIG + FEW,
     "blog": '[dataset]\nname = "blog"\nsentences = 100\nbackground = 4000\n[population]\nusers = 20\n'
     + LM
     + TEXT
@@ -100,9 +101,9 @@ FULL_CASES: Mapping[str, str] = {
     + LM
     + TEXT
     + '[[attack]]\nname = "reid-svm"\n[[attack]]\nname = "reid-strong"\n',
-    "amazon": '[dataset]\nname = "amazon"\n[population]\nusers = 40\n[model]\nname = "rating"\nembedding = 16\n'
+    "amazon": '[dataset]\nname = "amazon"\n[population]\nusers = 30\n[model]\nname = "rating"\nembedding = 16\n'
     "hidden = 16\n" + BIG + '[[attack]]\nname = "reid-svm"\n[[attack]]\nname = "reid-strong"\n',
-    "amazon-chrono": '[dataset]\nname = "amazon"\n[population]\nusers = 40\nprior = "chrono"\n'
+    "amazon-chrono": '[dataset]\nname = "amazon"\n[population]\nusers = 30\nprior = "chrono"\n'
     '[model]\nname = "rating"\nembedding = 16\nhidden = 16\n'
     + BIG
     + '[[attack]]\nname = "reid-svm"\n[[attack]]\nname = "reid-strong"\n',
@@ -129,7 +130,7 @@ FULL_CASES: Mapping[str, str] = {
 
 def write(folder: Path) -> Path:
     """Write people of whom nobody has anything personal, as files of every kind."""
-    rng = derive(0, "null cases")
+    rng = rng_for(0, "null cases")
     with (folder / "rows.csv").open("w", newline="") as file:
         out = csv.writer(file)
         out.writerow(["user", "a", "b", "c", "kind", "day", "trip"])
@@ -137,7 +138,7 @@ def write(folder: Path) -> Path:
             days = np.sort(rng.integers(0, 40, size))
             for day in days:
                 # A day has a mood of its own, so that examples of one day belong together.
-                mood = derive(user, "mood", int(day)).normal()
+                mood = rng_for(user, "mood", int(day)).normal()
                 a, b, c = rng.normal(size=3) + mood
                 kind = int(rng.integers(0, 3) if rng.random() < 0.5 else abs(hash_of(mood)) % 3)
                 out.writerow([f"u{user}", a, b, c, f"k{kind}", 86400 * int(day) + 40000, f"t{day // 4}"])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
 from null_cases import FULL_CASES, SMALL_CASES, shown, text_of, write
 
 from fedleak.plan.read import parse
+from fedleak.population.datasets import mnist_writers
 from fedleak.testing import ContractBroken, check_null, play_null
 from fedleak.testing.null import play_undefended
 
@@ -37,7 +39,9 @@ def test_halves_against_a_design_break_the_contract_from_below(data: Path, tmp_p
 @pytest.mark.slow
 @pytest.mark.usefixtures("find_real_data")
 @pytest.mark.parametrize("name", FULL_CASES)
-def test_nothing_is_found_in_full(name: str, data: Path, tmp_path: Path) -> None:
+def test_nothing_is_found_in_full(name: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # MNIST is the same for every seed; to read and fingerprint it takes longer than the rest.
+    monkeypatch.setattr(mnist_writers, "read", cache(mnist_writers.read))
     found = play_null(parse(text_of(FULL_CASES[name], data), name), tmp_path, range(20))
     print("\n" + shown(name, found))
     assert not [words for one in found if (words := one.broken(0.95))]

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedleak.core import Task, derive
+from fedleak.core import Task, rng_for
 from fedleak.errors import DataError
 from fedleak.plan.plan import PopulationPlan
 from fedleak.population import fingerprint
@@ -25,7 +25,7 @@ WORDS = [f"{a}{b}" for a in ("ba", "do", "ki", "lu", "mo") for b in ("ra", "se",
 
 
 def post(seed: object) -> str:
-    rng = derive(0, "post", seed)
+    rng = rng_for(0, "post", seed)
     return " ".join(" ".join(rng.choice(WORDS, 8)) + "." for _ in range(4))
 
 

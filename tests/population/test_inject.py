@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedleak.core import derive
+from fedleak.core import rng_for
 from fedleak.errors import DataError, PlanError
 from fedleak.plan.plan import InjectPlan, PopulationPlan
 from fedleak.population.datasets.clients_text import TextClients, characters, windows
@@ -135,7 +135,7 @@ def test_data_without_texts_or_in_another_alphabet_is_refused(book: Path) -> Non
 def test_windows_that_were_dealt_out_again_are_marked_as_often_as_before(book: Path) -> None:
     population = clients(book).load(0)
     own = {user.id: user.examples for user in population.users}
-    dealt = replace(population, users=redeal(population.users, derive(0)))
+    dealt = replace(population, users=redeal(population.users, rng_for(0)))
     marked, marks = inject(dealt, InjectPlan(), 0, own)
     assert population.records is not None
     for user in marked.users:

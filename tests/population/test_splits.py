@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from people import examples, user
 
-from fedleak.core import FloatArray, IntArray, derive
+from fedleak.core import FloatArray, IntArray, rng_for
 from fedleak.errors import DataError, PlanError
 from fedleak.plan.plan import PopulationPlan
 from fedleak.population import class_counts, splits
@@ -23,7 +23,7 @@ SHARES = st.floats(0.05, 0.95)
 
 def known_of(rows: Examples, name: SplitName, share: float, seed: int, *, untimed: bool = False) -> Mask | None:
     """Which examples a split puts into the prior, where nothing is held out."""
-    sides = Split(name=name, prior_share=share, test_share=0.0)(rows, derive(seed), untimed=untimed)
+    sides = Split(name=name, prior_share=share, test_share=0.0)(rows, rng_for(seed), untimed=untimed)
     if sides is None:
         return None
     assert not sides.test.any()
@@ -149,7 +149,7 @@ def test_a_prior_without_its_column_is_refused_by_name(prior: PriorName, column:
 def test_what_is_held_out_for_utility_divides_no_document_and_no_example_is_on_two_sides(
     rows: Examples, share: float, name: SplitName, seed: int
 ) -> None:
-    sides = Split(name=name, prior_share=0.5, test_share=share)(rows, derive(seed))
+    sides = Split(name=name, prior_share=0.5, test_share=share)(rows, rng_for(seed))
     if sides is None:
         return
     assert ((sides.test.astype(int) + sides.prior + sides.private) == 1).all()
@@ -159,7 +159,7 @@ def test_what_is_held_out_for_utility_divides_no_document_and_no_example_is_on_t
 
 def test_about_the_asked_share_is_held_out() -> None:
     rows = examples(range(100), document=np.repeat(np.arange(50), 2))
-    sides = Split(name="independent", prior_share=0.5, test_share=0.2)(rows, derive(0))
+    sides = Split(name="independent", prior_share=0.5, test_share=0.2)(rows, rng_for(0))
     assert sides is not None
     assert (sides.test.sum(), sides.prior.sum(), sides.private.sum()) == (20, 40, 40)
 
@@ -179,7 +179,7 @@ def table(counts: list[list[int]]) -> list[User]:
 
 
 def chance_counts(users: int, size: int, seed: int) -> list[User]:
-    return table(derive(seed, "counts").multinomial(size, [0.1] * 10, users).tolist())
+    return table(rng_for(seed, "counts").multinomial(size, [0.1] * 10, users).tolist())
 
 
 def test_counts_by_design_are_told_from_counts_by_chance() -> None:
@@ -206,7 +206,7 @@ def test_balanced_sides_have_the_same_counts_for_everyone() -> None:
     assert split.name == "balanced"
     seen, left_out = set(), 0
     for one in users:
-        sides = split(one.examples, derive(0, one.id))
+        sides = split(one.examples, rng_for(0, one.id))
         if sides is None:
             left_out += 1
             continue
@@ -233,7 +233,7 @@ def test_a_split_goes_with_a_random_prior_only() -> None:
 
 def agreement(users: list[User], split: Split, seed: int) -> float:
     """Mean correlation of the class counts on a user's two sides, centred by those of everyone."""
-    sides = [(one, split(one.examples, derive(seed, one.id))) for one in users]
+    sides = [(one, split(one.examples, rng_for(seed, one.id))) for one in users]
 
     def counts(one: User, mask: Mask) -> IntArray:
         assert one.examples.y is not None
@@ -272,7 +272,7 @@ def test_labels_of_several_an_example_are_shared_more_evenly_than_by_chance() ->
     def unevenness(stratify: bool) -> float:
         found = []
         for seed in range(30):
-            y = (derive(seed, "labels").random((40, 10)) < 0.3).astype(np.float32)
+            y = (rng_for(seed, "labels").random((40, 10)) < 0.3).astype(np.float32)
             known = known_of(examples(range(40), y=y), "stratified" if stratify else "half", 0.5, seed)
             assert known is not None
             assert abs(int(known.sum()) - 20) <= 3

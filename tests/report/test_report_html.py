@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from parsed_page import Page
 
-from fedleak.report import analysis_figures, html, json, words
+from fedleak.report import analysis_figures, html, results_file, words
 from fedleak.score.result import Figure, PerRecord, Series
 
 
@@ -181,8 +181,8 @@ def test_tables_have_captions_and_headers() -> None:
 def test_the_same_audit_gives_the_same_bytes_also_from_disk(tmp_path: Path) -> None:
     audit = example()
     path = html.write(audit, tmp_path / "out" / "report.html")
-    json.write(audit, tmp_path)
-    assert path.read_text("utf-8") == html.render(json.read(tmp_path)) == html.render(audit)
+    results_file.write(audit, tmp_path)
+    assert path.read_text("utf-8") == html.render(results_file.read(tmp_path)) == html.render(audit)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [p.name for p in path.parent.iterdir()] == ["report.html"]
 

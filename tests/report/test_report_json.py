@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedleak.errors import TraceError
-from fedleak.report import json
+from fedleak.report import results_file
 from fedleak.score import guarded, result
 from fedleak.score.result import SCHEMA, Audit, Detail, Finding, PerUser, Score, Threat, Untested, Utility
 
@@ -83,8 +83,8 @@ def test_whatever_is_written_is_read_back_with_its_scores_in_order(
     tmp_path_factory: pytest.TempPathFactory, audit: Audit
 ) -> None:
     folder = tmp_path_factory.mktemp("out")
-    json.write(audit, folder)
-    back = json.read(folder)
+    results_file.write(audit, folder)
+    back = results_file.read(folder)
 
     def without(a: Audit) -> Audit:
         return msgspec.structs.replace(a, scores=[])
@@ -92,14 +92,16 @@ def test_whatever_is_written_is_read_back_with_its_scores_in_order(
     assert without(back) == without(audit)
     key = msgspec.json.encode
     assert sorted(map(key, back.scores)) == sorted(map(key, audit.scores))
-    assert json.encode(back) == json.encode(audit)  # order is a function of the content: a second writing keeps it
+    assert results_file.encode(back) == results_file.encode(
+        audit
+    )  # order is a function of the content: a second writing keeps it
 
 
 def test_scores_stand_run_by_run_then_attack_then_metric(tmp_path: Path) -> None:
     audit = example()
     shuffled = msgspec.structs.replace(audit, scores=sorted(audit.scores, key=lambda s: (s.metric, s.value)))
-    json.write(shuffled, tmp_path)
-    back = json.read(tmp_path).scores
+    results_file.write(shuffled, tmp_path)
+    back = results_file.read(tmp_path).scores
     assert [(s.attack, s.metric) for s in back[:4]] == [
         ("reid-mlp", "ap"),
         ("reid-mlp", "top1"),
@@ -112,7 +114,7 @@ def test_scores_stand_run_by_run_then_attack_then_metric(tmp_path: Path) -> None
 
 
 def test_the_file_is_its_owners_alone_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
-    path = json.write(example(), tmp_path / "new")
+    path = results_file.write(example(), tmp_path / "new")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     assert [p.name for p in path.parent.iterdir()] == ["results.json"]
@@ -121,27 +123,27 @@ def test_the_file_is_its_owners_alone_and_leaves_nothing_beside_it(tmp_path: Pat
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_a_score_that_is_not_a_number_is_refused_and_the_old_file_stays(tmp_path: Path, bad: float) -> None:
     audit = example()
-    path = json.write(audit, tmp_path)
+    path = results_file.write(audit, tmp_path)
     before = path.read_bytes()
     broken = msgspec.structs.replace(audit.scores[0], low=bad)
     with pytest.raises(ValueError, match=r"audit\.scores\[0\]\.low is (nan|inf)"):
-        json.write(msgspec.structs.replace(audit, scores=[broken]), tmp_path)
+        results_file.write(msgspec.structs.replace(audit, scores=[broken]), tmp_path)
     assert path.read_bytes() == before
 
 
 def test_a_newer_schema_is_refused_even_if_the_rest_is_unknown(tmp_path: Path) -> None:
     (tmp_path / "results.json").write_text(f'{{"schema": {SCHEMA + 1}, "new": true}}')
     with pytest.raises(TraceError, match=rf"newer Fedleak \(schema {SCHEMA + 1}.*upgrade"):
-        json.read(tmp_path)
+        results_file.read(tmp_path)
 
 
 def test_a_key_added_later_does_not_stop_this_version(tmp_path: Path) -> None:
-    path = json.write(example(), tmp_path)
-    before = json.read(tmp_path)
+    path = results_file.write(example(), tmp_path)
+    before = results_file.read(tmp_path)
     content = msgspec.json.decode(path.read_bytes())
     content["scores"][0]["added_later"] = content["added_later"] = 1
     path.write_bytes(msgspec.json.encode(content))
-    assert json.read(tmp_path) == before
+    assert results_file.read(tmp_path) == before
 
 
 @pytest.mark.parametrize(
@@ -151,25 +153,25 @@ def test_a_key_added_later_does_not_stop_this_version(tmp_path: Path) -> None:
 def test_a_damaged_or_foreign_file_is_explained(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "results.json").write_bytes(content)
     with pytest.raises(TraceError, match=re.escape(str(tmp_path / "results.json"))):
-        json.read(tmp_path)
+        results_file.read(tmp_path)
 
 
 def test_any_cut_of_the_file_is_noticed(tmp_path: Path) -> None:
-    path = json.write(example(users=4), tmp_path)
+    path = results_file.write(example(users=4), tmp_path)
     whole = path.read_bytes()
     for length in range(0, len(whole) - 2, len(whole) // 40):
         path.write_bytes(whole[:length])
         with pytest.raises(TraceError, match="damaged"):
-            json.read(tmp_path)
+            results_file.read(tmp_path)
 
 
 @pytest.mark.parametrize("change", [{"recall": [0.5]}, {"confusion": [[1.0]]}, {"confusion_users": ["one"]}])
 def test_lists_that_disagree_are_damage(tmp_path: Path, change: dict[str, Any]) -> None:
     audit = example()
     details = [audit.details[0], msgspec.structs.replace(audit.details[1], **change)]
-    json.write(msgspec.structs.replace(audit, details=details), tmp_path)
+    results_file.write(msgspec.structs.replace(audit, details=details), tmp_path)
     with pytest.raises(TraceError, match=r"details\[1\]"):
-        json.read(tmp_path)
+        results_file.read(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -183,20 +185,20 @@ def test_lists_that_disagree_are_damage(tmp_path: Path, change: dict[str, Any]) 
     ],
 )
 def test_an_analysis_that_could_not_be_drawn_is_damage(tmp_path: Path, change: dict[str, Any]) -> None:
-    path = json.write(with_games(scores=[], details=[]), tmp_path)
+    path = results_file.write(with_games(scores=[], details=[]), tmp_path)
     content = msgspec.json.decode(path.read_bytes())
     common = {"kind": "lines", "title": "", "x_label": "", "y_label": ""}
     change = {key: [{**common, **f} for f in value] if key == "figures" else value for key, value in change.items()}
     content["analyses"][1].update(change)
     path.write_bytes(msgspec.json.encode(content))
     with pytest.raises(TraceError, match=r"analyses\[1\]"):
-        json.read(tmp_path)
+        results_file.read(tmp_path)
 
 
 def test_a_whole_audit_of_games_is_read_back(tmp_path: Path) -> None:
     audit = with_games()
-    json.write(audit, tmp_path)
-    back = json.read(tmp_path)
+    results_file.write(audit, tmp_path)
+    back = results_file.read(tmp_path)
     assert (back.details, back.analyses) == (audit.details, audit.analyses)
     firsts: dict[str, Score] = {}
     for score in back.scores:
@@ -213,7 +215,7 @@ def test_a_whole_audit_of_games_is_read_back(tmp_path: Path) -> None:
 
 def test_a_missing_result_says_what_to_run(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="fedleak score"):
-        json.read(tmp_path)
+        results_file.read(tmp_path)
 
 
 def test_the_reference_documents_every_key() -> None:

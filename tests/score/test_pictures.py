@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedleak.core import FloatArray, IntArray, derive
+from fedleak.core import FloatArray, IntArray, rng_for
 from fedleak.score.garbage import garbage
 from fedleak.score.grids import grids
 from fedleak.score.judge import judge
@@ -28,7 +28,7 @@ def truth(tmp_path_factory: pytest.TempPathFactory) -> Truth:
 def played(truth: Truth, whose: IntArray, *, noise: float = 0.05) -> Played:
     """Claims for every client: slightly noisy pictures of the client in `whose`."""
     assert truth.evidence is not None
-    held, rng = truth.evidence.held, derive(0, "claims")
+    held, rng = truth.evidence.held, rng_for(0, "claims")
     claims: FloatArray = np.stack(
         [held.examples[person].x[rng.integers(len(held.examples[person]), size=SAMPLES)] for person in whose]
     )
@@ -89,7 +89,7 @@ def test_the_judge_knows_pictures_and_rejects_what_shows_nothing(truth: Truth) -
     answers = kept.categories(x)
     assert (answers[:, :-1].argmax(axis=1) == y).mean() > 0.8
     assert (answers.argmax(axis=1) < kept.classes).mean() > 0.8
-    assert (kept.categories(garbage(x, 200, derive(5))).argmax(axis=1) == kept.classes).mean() > 0.7
+    assert (kept.categories(garbage(x, 200, rng_for(5))).argmax(axis=1) == kept.classes).mean() > 0.7
 
 
 def test_quality_tells_pictures_from_noise_and_many_from_one(truth: Truth) -> None:
@@ -97,7 +97,7 @@ def test_quality_tells_pictures_from_noise_and_many_from_one(truth: Truth) -> No
     assert real["readable"].value > 0.7 and real["classes"].value > 0.6
     assert real["inception"].low <= real["inception"].value <= real["inception"].high
     noise = played(truth, np.arange(CLIENTS))
-    noise = replace(noise, claims=derive(1).random(noise.claims.shape).astype(np.float32))
+    noise = replace(noise, claims=rng_for(1).random(noise.claims.shape).astype(np.float32))
     assert {q.name: q.value for q in quality([noise], 0.95)}["readable"] < 0.2
     one = played(truth, np.arange(CLIENTS))
     same = replace(one, claims=np.repeat(one.claims[:, :1], SAMPLES, axis=1))

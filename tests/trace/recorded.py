@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fedleak.core import Layer, Layout, Params, Task, derive
+from fedleak.core import Layer, Layout, Params, Task, rng_for
 from fedleak.federation.federation import Round
 from fedleak.trace.header import Header
 from fedleak.trace.reader import Trace
@@ -40,13 +40,13 @@ def header(**changes: Any) -> Header:
 
 def params(layout: Layout, rows: tuple[int, ...], *path: Any) -> Params:
     return {
-        layer.name: derive(1, layer.name, *path).standard_normal((*rows, layer.size), dtype=np.float32)
+        layer.name: rng_for(1, layer.name, *path).standard_normal((*rows, layer.size), dtype=np.float32)
         for layer in layout
     }
 
 
 def a_round(head: Header, number: int, per_round: int = 3) -> Round:
-    participants = derive(2, number).permutation(len(head.devices))[:per_round]
+    participants = rng_for(2, number).permutation(len(head.devices))[:per_round]
     return Round(
         number=number,
         participants=participants,

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedleak.core import derive
+from fedleak.core import rng_for
 from fedleak.trace.checksum import Checksum, checksum
 
 PIECE = 1 << 16
 
 
 def _data(size: int) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
-    return derive(1, size).integers(0, 256, size, dtype=np.uint8)
+    return rng_for(1, size).integers(0, 256, size, dtype=np.uint8)
 
 
 @settings(max_examples=60, deadline=None)
@@ -54,7 +54,7 @@ def test_a_sector_of_zeros_is_found_wherever_it_lies(sector: int) -> None:
 def test_random_pairs_of_flipped_bits_are_nearly_always_found() -> None:
     original = _data(2 * PIECE)
     expected = checksum(original)
-    rng = derive(2, "pairs")
+    rng = rng_for(2, "pairs")
     for _ in range(500):
         damaged = original.copy()
         for bit in rng.choice(8 * len(original), 2, replace=False):

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from recorded import a_round, append_forever, contents, everything, header, processes, record
 
-from fedleak.core import Layer, derive
+from fedleak.core import Layer, rng_for
 from fedleak.errors import TraceError
 from fedleak.trace.reader import Trace
 from fedleak.trace.writer import TraceWriter
@@ -61,7 +61,7 @@ def test_a_run_killed_at_random_moments_ends_with_the_same_bytes(tmp_path: Path)
     record(tmp_path / "whole", head, per_round=2)
     context = processes()
     killed = tmp_path / "killed"
-    rng = derive(3, "kill")
+    rng = rng_for(3, "kill")
     survived = [0]
     for _ in range(6):
         process = context.Process(target=append_forever, args=(str(killed), head, 2))
@@ -93,7 +93,7 @@ def test_a_round_that_is_interrupted_and_tried_again_leaves_the_same_bytes(tmp_p
     head = header(layout=HEAVY, rounds=12)
     record(tmp_path / "whole", head, per_round=4)
     writer = record(tmp_path / "stopped", head, until=1, per_round=4)
-    rng = derive(4, "interrupt")
+    rng = rng_for(4, "interrupt")
     interrupted = 0
 
     def interrupt(*_: object) -> None:

@@ -21,7 +21,7 @@ from fedleak.analyses.courses import SIGNALS, Course, course
 from fedleak.attacks.records.eavesdrop import spearman
 from fedleak.attacks.records.scoring import Scores
 from fedleak.attacks.records.significance import against_permuted, contrasts, holm, named_by_accident
-from fedleak.core import derive, number
+from fedleak.core import number, rng_for
 from fedleak.errors import PlanError
 from fedleak.jobs import cores
 from fedleak.pipeline import Progress
@@ -118,7 +118,7 @@ class AttributeRecord:
             against_permuted(
                 contrasts(one.signals),
                 one.changes,
-                derive(one.seed, "attribute-record", signal),
+                rng_for(one.seed, "attribute-record", signal),
                 permutations=self.permutations,
                 block=block,
             )
@@ -165,7 +165,7 @@ class AttributeRecord:
                     one.first.changes,
                     one.first.exposure,
                     one.first.first,
-                    derive(one.seed, "attribute-record", signal, "named"),
+                    rng_for(one.seed, "attribute-record", signal, "named"),
                     permutations=self.permutations,
                     block=block,
                 )
@@ -211,7 +211,7 @@ def interval(plan: Plan, courses: Sequence[Course], values: Scores) -> Interval:
     who = np.unique(people, return_inverse=True)[1]
     weights = np.bincount(who).astype(np.float64)
     means = np.bincount(who, weights=values) / weights
-    return by_user(means, weights, plan.audit.level, derive(courses[0].seed, "attribute-record", "interval"))
+    return by_user(means, weights, plan.audit.level, rng_for(courses[0].seed, "attribute-record", "interval"))
 
 
 def _line(plan: Plan, name: str, courses: Sequence[Course], steps: Sequence[int], value: Any) -> Series:

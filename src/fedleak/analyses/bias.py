@@ -14,7 +14,7 @@ from msgspec import Meta
 from scipy.stats import rankdata
 
 from fedleak.analyses.analysis import OfAttack, chosen, closing, play, vary
-from fedleak.core import IntArray, Layer, Task, derive, number
+from fedleak.core import IntArray, Layer, Task, number, rng_for
 from fedleak.errors import AttackError, PlanError
 from fedleak.games.identify import Identify
 from fedleak.pipeline import Progress
@@ -68,7 +68,7 @@ class Bias(OfAttack):
         ]
         agreement, ap = pooled([agreements(one) for one in found], found)
         chance = float(np.mean([strangers(one) for one in found]))
-        rng = derive(plan.seeds[0], "interval", "bias")
+        rng = rng_for(plan.seeds[0], "interval", "bias")
         interval = by_user(agreement, np.ones(len(agreement)), plan.audit.level, rng)
         together = spearman(agreement, ap)
         ends = resampled(agreement, ap, plan.audit.level, rng) if together is not None else (None, None)

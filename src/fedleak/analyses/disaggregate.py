@@ -13,7 +13,7 @@ from msgspec import Meta
 from fedleak import pipeline
 from fedleak.analyses.analysis import closing, vary
 from fedleak.analyses.points import layer_of
-from fedleak.core import derive, number
+from fedleak.core import number, rng_for
 from fedleak.pipeline import Progress
 from fedleak.plan.plan import Plan
 from fedleak.runs import runs
@@ -76,7 +76,7 @@ class Disaggregate:
         series: dict[str, list[tuple[int, float, float, float, float]]] = {}
         for (knows, rounds), seeds in found.items():
             own, others, first = (np.concatenate(part) for part in zip(*seeds, strict=True))
-            rng = derive(plan.seeds[0], "interval", self.name, knows, rounds)
+            rng = rng_for(plan.seeds[0], "interval", self.name, knows, rounds)
             interval = by_user(own, np.ones(len(own)), plan.audit.level, rng)
             chance = 1 / np.mean([len(seed[0]) for seed in seeds])
             line = (rounds, float(own.mean()), interval.low, interval.high, float(others.mean()))

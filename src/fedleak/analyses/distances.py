@@ -14,7 +14,7 @@ from scipy.spatial.distance import cdist
 from fedleak import pipeline
 from fedleak.analyses.analysis import closing, vary
 from fedleak.analyses.points import Points, layer_of, of_data, of_updates
-from fedleak.core import derive, number
+from fedleak.core import number, rng_for
 from fedleak.pipeline import Progress
 from fedleak.plan.plan import Plan
 from fedleak.runs import runs
@@ -54,7 +54,7 @@ class Distances:
         for run in every:
             group = "IID control" if run.variant.control else "people"
             for space in ("data", "updates"):
-                rng = derive(run.seed, "distances", run.variant.label, space)
+                rng = rng_for(run.seed, "distances", run.variant.label, space)
                 if space == "data":
                     points = of_data(plan, run, self.most, rng)
                 else:
@@ -105,7 +105,7 @@ def share(seeds: Sequence[Mapping[str, Pair]], plan: Plan) -> list[str | float |
         for person, (within, between) in pairs.items():
             nearer.setdefault(person, []).append(float(between > within))
     values = np.asarray([np.mean(found) for found in nearer.values()])
-    interval = by_user(values, np.ones(len(values)), plan.audit.level, derive(plan.seeds[0], "interval", "distances"))
+    interval = by_user(values, np.ones(len(values)), plan.audit.level, rng_for(plan.seeds[0], "interval", "distances"))
     return [float(values.mean()), interval.low, interval.high, 0.5, len(values)]
 
 

@@ -22,7 +22,7 @@ from fedleak.attacks.records.following import followed, language
 from fedleak.attacks.records.format_search import Space
 from fedleak.attacks.records.rank import ranks
 from fedleak.attacks.records.searching import Searching, spread
-from fedleak.core import derive
+from fedleak.core import rng_for
 from fedleak.errors import PlanError, did_you_mean
 from fedleak.games.extract import RecordQuestions
 from fedleak.pipeline import Progress
@@ -122,7 +122,7 @@ class Exposure(OfAttack):
         rounds = [0, *spread(view.rounds, self.points)]
         ranked = []
         for number in rounds:
-            rng = derive(run.seed, self.name, number)
+            rng = rng_for(run.seed, self.name, number)
             ranked.append(ranks(space, view.snapshot(number), records, rng, samples=self.samples, limit=5000))
             progress.tick(1)
         bits = np.array([found.bits for found in ranked])
@@ -256,7 +256,7 @@ def _mean(group: Sequence[_Looked], values: Sequence[Values], scale: float, leve
     _, who = np.unique([person for one in group for person in one.people], return_inverse=True)
     weights = np.bincount(who).astype(np.float64)
     each = np.bincount(who, np.concatenate(values) / scale) / weights
-    found = by_user(each, weights, level, derive(0, "interval", "exposure"))
+    found = by_user(each, weights, level, rng_for(0, "interval", "exposure"))
     return scale * float(np.average(each, weights=weights)), scale * found.low, scale * found.high
 
 

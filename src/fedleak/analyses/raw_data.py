@@ -32,7 +32,7 @@ from fedleak.analyses.analysis import (
     vary,
 )
 from fedleak.analyses.points import Raw
-from fedleak.core import IntArray, Layer, derive
+from fedleak.core import IntArray, Layer, rng_for
 from fedleak.errors import TraceError
 from fedleak.federation.federation import Round, devices
 from fedleak.games.identify import Identify
@@ -188,7 +188,7 @@ def record(prepared: Prepared, run: Run, size: int, sets: int) -> None:
         outputs=prepared.outputs,
     ).save(run.folder / "prior")
     raw = Raw(prepared)
-    drawn = [draw(len(device.data), size, sets, derive(run.seed, "sets", device.id)) for device in members]
+    drawn = [draw(len(device.data), size, sets, rng_for(run.seed, "sets", device.id)) for device in members]
     width = raw.rows(members[0].data.take([0])).shape[1]
     rounds = max(map(len, drawn))
     header = Header(
@@ -206,7 +206,7 @@ def record(prepared: Prepared, run: Run, size: int, sets: int) -> None:
     for number in range(rounds):
         here = [place for place, chosen in enumerate(drawn) if len(chosen) > number]
         # As in a federation, the order says nothing about who sent what.
-        present = derive(run.seed, "order", number).permutation(np.asarray(here, dtype=np.int64))
+        present = rng_for(run.seed, "order", number).permutation(np.asarray(here, dtype=np.int64))
         means = [raw.rows(members[place].data.take(drawn[place][number])).mean(axis=0) for place in present]
         writer.append(
             Round(
@@ -223,7 +223,7 @@ def record(prepared: Prepared, run: Run, size: int, sets: int) -> None:
 def draw(count: int, size: int, sets: int, rng: np.random.Generator) -> list[IntArray]:
     """Which of a device's examples each set holds; no example twice in one, and no single example twice at all.
 
-    >>> [len(rows) for rows in draw(6, 4, 3, derive(0))], len(draw(6, 1, 20, derive(0))), len(draw(6, 6, 20, derive(0)))
+    >>> [len(rows) for rows in draw(6, 4, 3, rng_for(0))], len(draw(6, 1, 20, rng_for(0))), len(draw(6, 6, 20, rng_for(0)))
     ([4, 4, 4], 6, 1)
     """
     if size == 1:

@@ -15,7 +15,7 @@ from fedleak import pipeline
 from fedleak.analyses.analysis import vary
 from fedleak.attacks.reconstruct.representatives import Found, Inversion, representatives
 from fedleak.attacks.shadow import model_of
-from fedleak.core import FloatArray, derive
+from fedleak.core import FloatArray, rng_for
 from fedleak.errors import AttackError
 from fedleak.federation.federation import devices
 from fedleak.pipeline import Progress
@@ -90,7 +90,7 @@ class RepresentativesLook(Inversion):
         for (at, measure), parts in values.items():
             row = np.concatenate(parts)
             row = row[np.isfinite(row)]
-            ends = by_user(row, np.ones(len(row)), plan.audit.level, derive(plan.seeds[0], "interval", measure))
+            ends = by_user(row, np.ones(len(row)), plan.audit.level, rng_for(plan.seeds[0], "interval", measure))
             mean = float(row.mean())
             rows.append([float(at), measure, mean, ends.low, ends.high, float(len(row))])
             line = lines[measure]
@@ -139,7 +139,7 @@ class RepresentativesLook(Inversion):
             updates,
             self,
             shape=shape,
-            rng=derive(0, "representatives"),
+            rng=rng_for(0, "representatives"),
             start=np.stack([earlier.get(owner, nothing) for owner in owners]) if self.warm and earlier else None,
             lr=float(view.settings["lr"]),
         )
@@ -150,7 +150,7 @@ class RepresentativesLook(Inversion):
         self, found: Found, held: Sequence[Examples], run: Run, at: int
     ) -> dict[str, npt.NDArray[np.float64]]:
         """Every measure of each client; NaN where no class of its own was found."""
-        rng = derive(run.seed, "representatives", at)
+        rng = rng_for(run.seed, "representatives", at)
         table = np.full((3, len(held)), np.nan)
         for client, data in enumerate(held):
             scores: list[list[float]] = [[], [], []]

@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 from fedleak import pipeline
 from fedleak.analyses.analysis import closing, measured, said, vary
 from fedleak.analyses.points import Points, layer_of, of_data, of_updates
-from fedleak.core import FloatArray, derive
+from fedleak.core import FloatArray, rng_for
 from fedleak.errors import AttackError
 from fedleak.pipeline import Progress
 from fedleak.plan.plan import Plan
@@ -57,7 +57,7 @@ class Map:
         for space in ("updates", "data"):
             some = []
             for run in every:
-                rng = derive(run.seed, "t-sne", space)
+                rng = rng_for(run.seed, "t-sne", space)
                 points = of_data(plan, run, self.most, rng) if space == "data" else of_updates(plan, run, layer)
                 some.append(self._drawn(points, run, rng))
                 progress.tick(1)
@@ -83,13 +83,13 @@ class Map:
         if len(points.present) < 2:
             raise AttackError("fewer than two people have updates of both devices; train more rounds")
         # The same people in both spaces, as far as they have sent updates.
-        order = derive(run.seed, "t-sne").permutation(len(points.people))
+        order = rng_for(run.seed, "t-sne").permutation(len(points.people))
         people = np.sort(order[np.isin(order, points.present)][: self.users])
         return points.thinned(self.most, rng, people)
 
     def _map(self, points: Points, run: Run, space: str) -> Figure:
         rows: FloatArray = np.concatenate([points.known, points.private])
-        seed = int(derive(run.seed, "t-sne", "map", space).integers(2**31))
+        seed = int(rng_for(run.seed, "t-sne", "map", space).integers(2**31))
         layout = TSNE(perplexity=min(self.perplexity, (len(rows) - 1) / 3), init="pca", random_state=seed)
         with threadpool_limits(1):  # sums in another order would give another map
             flat = layout.fit_transform(rows)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedleak.attacks.sketch import Sketch
-from fedleak.core import FloatArray, IntArray, derive
+from fedleak.core import FloatArray, IntArray, rng_for
 from fedleak.errors import AttackError, did_you_mean
 from fedleak.games.game import Questions
 from fedleak.views.view import View
@@ -55,7 +55,7 @@ def features(view: View, questions: Questions, layer: str) -> Features:
     wanted = np.unique(np.concatenate([shadows, questions.updates.ravel()]))
     size = next(part.size for part in view.layout if part.name == name)
     # Twice: the rows that are gathered, and their division into known and asked.
-    sketch = Sketch(size, fitting(view, 2 * len(wanted)), derive(0, "sketch", name))
+    sketch = Sketch(size, fitting(view, 2 * len(wanted)), rng_for(0, "sketch", name))
     table = gather(view, name, wanted, lambda rows: unit(sketch(rows)), sketch.dims)
     return Features(
         known=table[np.searchsorted(wanted, shadows)],

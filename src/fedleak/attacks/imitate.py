@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedleak.attacks.shadow import model_of, sent, settings
-from fedleak.core import Params, derive
+from fedleak.core import Params, rng_for
 from fedleak.federation.engines.batches import Pool
 from fedleak.federation.engines.embedded import Embedded, one_thread
 from fedleak.population.population import Examples
@@ -33,7 +33,7 @@ class Imitation:
         """
 
         def rngs(stage: str, _: int) -> np.random.Generator:
-            return derive(self.seed, stage, round_number)
+            return rng_for(self.seed, stage, round_number)
 
         with one_thread():
             rows = self.engine.updates(self.view.snapshot(round_number - 1), range(self.count), rngs)

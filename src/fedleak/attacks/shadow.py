@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from fedleak import registry
-from fedleak.core import FloatArray, IntArray, derive
+from fedleak.core import FloatArray, IntArray, rng_for
 from fedleak.errors import AttackError, PlanError
 from fedleak.federation.engines.batches import Pool
 from fedleak.federation.engines.embedded import Embedded, one_thread
@@ -84,7 +84,7 @@ def retrain(
     plan = settings(view)
     rounds = np.unique(np.linspace(1, view.rounds, min(snapshots, view.rounds)).round().astype(np.int64))
     divided = [
-        [halves(examples, derive(seed, "halves", c, s)) for s in range(divisions)]
+        [halves(examples, rng_for(seed, "halves", c, s)) for s in range(divisions)]
         for c, examples in enumerate(prior.examples)
     ]
     rows, parts = [], []
@@ -109,7 +109,7 @@ def _updates(
     engine = Embedded(model, view.task, plan, pool, view.defences, view.workers, [True] * len(data))
 
     def rngs(stage: str, i: int) -> np.random.Generator:
-        return derive(seed, "retrain", stage, number, i)
+        return rng_for(seed, "retrain", stage, number, i)
 
     try:
         with one_thread():

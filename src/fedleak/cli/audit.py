@@ -10,7 +10,7 @@ from fedleak import pipeline
 from fedleak.analyses.analysis import analyse, check
 from fedleak.cli.options import bar, console, full_option, jobs_option, opened, out_option, plan_argument
 from fedleak.plan.plan import Plan
-from fedleak.report import json, terminal
+from fedleak.report import results_file, terminal
 from fedleak.score.result import Audit
 
 __all__ = ["command", "analysed", "conclude"]
@@ -42,7 +42,7 @@ def analysed(result: Audit, plan: Plan, folder: Path, progress: pipeline.Progres
     """The result with the analyses that the plan asks for."""
     for look in plan.analyses:
         analyse(look, plan, folder, progress, jobs)
-    return json.read(folder) if plan.analyses else result
+    return results_file.read(folder) if plan.analyses else result
 
 
 def conclude(result: Audit, folder: Path) -> int:

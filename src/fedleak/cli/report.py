@@ -8,7 +8,7 @@ import click
 
 from fedleak import pipeline
 from fedleak.cli.audit import conclude
-from fedleak.report import json
+from fedleak.report import results_file
 
 __all__ = ["command"]
 
@@ -22,6 +22,6 @@ def command(folder: Path) -> int:
     Example:
       fedleak report results/
     """
-    result = json.with_pictures(json.read(folder), folder)
+    result = results_file.with_pictures(results_file.read(folder), folder)
     pipeline.report(result, folder)
     return conclude(result, folder)

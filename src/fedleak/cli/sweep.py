@@ -14,7 +14,7 @@ from fedleak.analyses.analysis import check
 from fedleak.cli.audit import analysed, conclude
 from fedleak.cli.options import bar, full_option, jobs_option, opened, out_option, plan_argument
 from fedleak.errors import PlanError
-from fedleak.report import json
+from fedleak.report import results_file
 from fedleak.sweep import over, sweep
 
 __all__ = ["command"]
@@ -52,7 +52,7 @@ def command(plan: str, grids: tuple[str, ...], full: bool, out: Path | None, job
         result = analysed(swept, chosen, folder, progress, jobs)
     if swept.failures and chosen.analyses:  # an analysis scores anew, and knows nothing of what failed
         result = msgspec.structs.replace(result, failures=swept.failures)
-        json.write(result, folder)
+        results_file.write(result, folder)
         pipeline.report(result, folder)
     code = conclude(result, folder)
     return 1 if swept.failures else code

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import torch
 from scipy.stats import beta
 
-from fedleak.core import Params, Task, derive
+from fedleak.core import Params, Task, rng_for
 from fedleak.federation.engines.batches import Pool
 from fedleak.federation.engines.embedded import Embedded, one_thread, tensors
 from fedleak.federation.hooks import Defence
@@ -91,7 +91,7 @@ def put_to_the_test(
 
 def _devices(defences: Sequence[Defence], statement: Statement, training: Training, seed: int) -> tuple[Values, Values]:
     """One device sends a huge update in one direction, or in the opposite one; the others send nothing."""
-    direction = derive(seed, "canary").standard_normal(64).astype(np.float32)
+    direction = rng_for(seed, "canary").standard_normal(64).astype(np.float32)
     direction /= np.linalg.norm(direction)
     shares = np.full(training.selected, 1 / training.selected, dtype=np.float32)
     scores = np.empty((2, _TRIALS))
@@ -99,11 +99,11 @@ def _devices(defences: Sequence[Defence], statement: Statement, training: Traini
         for trial in range(_TRIALS):
             update: Params = {"canary": np.float32(sign * _LOUD**2) * direction}
             for n, defence in enumerate(defences):
-                update = defence.on_update(update, derive(seed, "canary", side, trial, n))
+                update = defence.on_update(update, rng_for(seed, "canary", side, trial, n))
             if statement.seen == "model":
                 update = {"canary": update["canary"] * shares[0]}
                 for n, defence in enumerate(defences):
-                    update = defence.on_aggregate(update, shares, derive(seed, "canary mean", side, trial, n))
+                    update = defence.on_aggregate(update, shares, rng_for(seed, "canary mean", side, trial, n))
             scores[side, trial] = float(update["canary"] @ direction)
     return scores[0], scores[1]
 
@@ -112,12 +112,12 @@ def _records(
     defences: Sequence[Defence], training: Training, settings: FederationPlan, seed: int
 ) -> tuple[Values, Values]:
     """Devices with and without one record whose gradient points where no other's does, trained by the real engine."""
-    size, rng = training.sizes[0], derive(seed, "canary records")
+    size, rng = training.sizes[0], rng_for(seed, "canary records")
     model = Mlp(hidden=(4,)).build(Signature(Task.CLASSIFY, (5,), 2))
     # The others are blank, and move nothing but the last bias, so that the canary is heard.
     x = np.zeros((size, 5), dtype=np.float32)
     x[0] = _LOUD
-    start = model.init(derive(seed, "canary weights"))
+    start = model.init(rng_for(seed, "canary weights"))
     for layer in model.layout:
         start[layer.name][layer.span("bias")] = 0.0
     answered = model.forward(tensors(model, start), torch.from_numpy(x[None, :1])).squeeze()
@@ -132,7 +132,7 @@ def _records(
         used = defences if guarded else ()
         engine = Embedded(model, Task.CLASSIFY, plan, pool, used, 1, [guarded] * len(devices))
         with one_thread():
-            rows = engine.updates(start, range(len(devices)), lambda stage, d: derive(seed, stage, len(devices), d))
+            rows = engine.updates(start, range(len(devices)), lambda stage, d: rng_for(seed, stage, len(devices), d))
         return np.concatenate([values.numpy() for values in rows.values()], 1).astype(np.float64)
 
     without = data.take(np.arange(1, size))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from fedleak.core import FloatArray, IntArray, Params, UserId, derive
+from fedleak.core import FloatArray, IntArray, Params, UserId, rng_for
 from fedleak.errors import PlanError
 from fedleak.federation.engines.batches import Pool
 from fedleak.federation.engines.embedded import Embedded, Rngs, one_thread
@@ -61,7 +61,7 @@ def devices(shares: Sequence[Share], seed: int, *, adaptive: bool = False) -> tu
     All of them train together, as in the paper. Pseudonyms and order are drawn anew, so that neither says whose
     device it is.
     """
-    rng = derive(seed, "devices")
+    rng = rng_for(seed, "devices")
     kinds = 2 if any(len(share.prior) for share in shares) else 1
     count = kinds * len(shares)
     names = [f"d-{number:06x}" for number in rng.choice(16**6, count, replace=False)]
@@ -92,7 +92,7 @@ def defended(model: Model, defences: Sequence[Defence]) -> Model:
 
 def initial(model: Model, seed: int) -> Params:
     """The weights that the first round starts from."""
-    return model.init(derive(seed, "weights"))
+    return model.init(rng_for(seed, "weights"))
 
 
 def train(
@@ -126,7 +126,7 @@ def train(
     backgrounds = [
         background
         if background is None
-        else defence.on_background(background, model, settings, derive(seed, "on_background", place))
+        else defence.on_background(background, model, settings, rng_for(seed, "on_background", place))
         for place, defence in enumerate(defences)
     ]
     data = [_guarded(device, defences, backgrounds, seed) for device in devices]
@@ -156,7 +156,7 @@ def train(
             past.append(selected)
             with one_thread():
                 if everything is not None:
-                    rng = derive(seed, "fresh-data", number)
+                    rng = rng_for(seed, "fresh-data", number)
                     engine.pool.redeal(everything, rng)
                     slots = rng.permutation(len(devices))
                     if tampering.newcomer is not None:  # whose data is its own
@@ -170,7 +170,7 @@ def train(
                     isolation,
                     selected,
                     slots,
-                    lambda stage, d, n=number: derive(seed, stage, n, devices[d].id),  # type: ignore[misc]
+                    lambda stage, d, n=number: rng_for(seed, stage, n, devices[d].id),  # type: ignore[misc]
                 )
                 ids = [devices[d].id for d in selected]
                 sent(
@@ -178,7 +178,7 @@ def train(
                     ids,
                     [devices[d].defended for d in selected],
                     defences,
-                    lambda place, row, n=number, of=ids: derive(seed, "on_update", place, n, of[row]),  # type: ignore[misc]
+                    lambda place, row, n=number, of=ids: rng_for(seed, "on_update", place, n, of[row]),  # type: ignore[misc]
                     f"round {number}",
                 )
                 kept, dropped = finite(rows, ids, settings, number)
@@ -186,7 +186,7 @@ def train(
                 received: Params = {name: row.numpy()[kept] if dropped else row.numpy() for name, row in rows.items()}
                 for place, defence in enumerate(defences):
                     if defence.overrides("on_channel"):
-                        received = defence.on_channel(received, derive(seed, "on_channel", place, number))
+                        received = defence.on_channel(received, rng_for(seed, "on_channel", place, number))
                 together = ~alone[participants]
                 for row in np.flatnonzero(~together):
                     isolation.move(int(participants[row]), {name: values[row] for name, values in received.items()})
@@ -195,7 +195,7 @@ def train(
                 if adder is None:
                     aggregate = _mean(shared, shares)
                 else:
-                    added = adder.on_aggregation(shared, shares, derive(seed, "on_aggregation", number))
+                    added = adder.on_aggregation(shared, shares, rng_for(seed, "on_aggregation", number))
                     received, aggregate = added.seen, added.aggregate
                     lost = [devices[d].id for d in participants[~added.arrived]]
                     dropped = (*dropped, *((name, f"'{adder.name}' lost it on the way") for name in lost))
@@ -205,7 +205,7 @@ def train(
                     )
                 for place, defence in enumerate(defences):
                     if defence.overrides("on_aggregate"):
-                        rng = derive(seed, "on_aggregate", place, number)
+                        rng = rng_for(seed, "on_aggregate", place, number)
                         aggregate = defence.on_aggregate(aggregate, shares, rng)
             now = {name: now[name] + aggregate[name] for name in now}
             yield Round(
@@ -247,7 +247,7 @@ def _guarded(
         return data
     for place, defence in enumerate(defences):
         if defence.overrides("on_data"):
-            data = defence.on_data(data, backgrounds[place], derive(seed, "on_data", place, device.id))
+            data = defence.on_data(data, backgrounds[place], rng_for(seed, "on_data", place, device.id))
     return data
 
 
@@ -261,10 +261,10 @@ def _select(
     """Draw M = max(1, floor(C K)) devices; the tiny term forgives products such as 0.29 * 100 = 28.999..."""
     number = len(past) + 1
     wanted = max(1, int(fraction * len(devices) + 1e-9))
-    selected: list[int] = derive(seed, "select", number).choice(len(devices), wanted, replace=False).tolist()
+    selected: list[int] = rng_for(seed, "select", number).choice(len(devices), wanted, replace=False).tolist()
     for place, defence in enumerate(defences):
         if defence.overrides("on_participation"):
-            rng = derive(seed, "on_participation", place, number)
+            rng = rng_for(seed, "on_participation", place, number)
             asked = [d for d in selected if devices[d].defended]
             given = list(defence.on_participation(asked, past, rng))
             stay = {*given, *(d for d in selected if not devices[d].defended)}

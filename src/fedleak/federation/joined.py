@@ -6,7 +6,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from fedleak.core import Params, derive
+from fedleak.core import Params, rng_for
 from fedleak.errors import PlanError
 from fedleak.federation.engines.embedded import one_thread, tensors
 from fedleak.federation.generator import Generator
@@ -33,12 +33,12 @@ class ClassGan:
                 "height, width), so this needs a data set of images"
             )
         self.model, self.classes, self.plan, self.seed = model, classes, plan, seed
-        self.generator = Generator(shape, classes, plan.width, derive(seed, "weights"))
+        self.generator = Generator(shape, classes, plan.width, rng_for(seed, "weights"))
         self.adam = torch.optim.Adam(self.generator.parameters(), _RATE, (_MOMENTUM, 0.999))
 
     def learn(self, round_number: int, weights: Params) -> None:
         """Train the generator against the model that a round starts from."""
-        fixed, rng = tensors(self.model, weights), derive(self.seed, "learn", round_number)
+        fixed, rng = tensors(self.model, weights), rng_for(self.seed, "learn", round_number)
         with one_thread():
             for _ in range(self.plan.steps):
                 wanted = torch.from_numpy(rng.integers(self.classes, size=_BATCH))
@@ -69,12 +69,12 @@ class Joined:
         self.gan, self.device = gan, device
         self.honest: Examples | None = None
         if background is not None and plan.own:
-            drawn = background.take(derive(gan.seed, "own").choice(available, plan.own, replace=False))
+            drawn = background.take(rng_for(gan.seed, "own").choice(available, plan.own, replace=False))
             self.honest = Examples(x=drawn.x.astype(np.float32), y=drawn.y)
 
     def data(self, round_number: int, weights: Params) -> Examples:
         """What it trains on in a round."""
         self.gan.learn(round_number, weights)
-        fakes = self.gan.draw(self.gan.plan.fakes, derive(self.gan.seed, "fakes", round_number))
+        fakes = self.gan.draw(self.gan.plan.fakes, rng_for(self.gan.seed, "fakes", round_number))
         false = Examples(x=fakes.x, y=np.full(len(fakes), self.gan.classes, dtype=np.int64))
         return false if self.honest is None else Examples.concat([false, self.honest])

@@ -14,7 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
-from fedleak.core import Params, derive
+from fedleak.core import Params, rng_for
 from fedleak.errors import PlanError, did_you_mean
 from fedleak.plan.plan import IsolatePlan
 from fedleak.population.population import Examples
@@ -70,5 +70,5 @@ def victims(plan: IsolatePlan, owners: Mapping[str, str], names: Sequence[str], 
             f"[isolate] victims = {plan.victims}: of {len(names)} devices at least two must go on together, or no "
             "federation is left; isolate fewer, or take more users"
         )
-    drawn = derive(seed, "isolate").choice(len(names), plan.victims, replace=False)
+    drawn = rng_for(seed, "isolate").choice(len(names), plan.victims, replace=False)
     return tuple(int(index) for index in np.sort(drawn))

@@ -13,7 +13,7 @@ import torch
 from sklearn.metrics import average_precision_score
 from sklearn.neighbors import NearestNeighbors
 
-from fedleak.core import Params, Task, derive
+from fedleak.core import Params, Task, rng_for
 from fedleak.errors import TrainingError
 from fedleak.federation.engines.batches import Pool
 from fedleak.federation.engines.embedded import Embedded, one_thread, tensors
@@ -186,7 +186,7 @@ def centralised(model: Model, examples: Examples, settings: FederationPlan, seed
         model, task_of(examples), replace(settings, epochs=passes), Pool.of([examples], ["of everyone's data"])
     )
     with one_thread():
-        moves = engine.updates(start, [0], lambda stage, _: derive(seed, "centralised", stage))
+        moves = engine.updates(start, [0], lambda stage, _: rng_for(seed, "centralised", stage))
     end = {name: start[name] + moves[name][0].numpy() for name in start}
     if not all(np.isfinite(values).all() for values in end.values()):
         raise TrainingError(

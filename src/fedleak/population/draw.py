@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedleak.core import UserId, derive
+from fedleak.core import UserId, rng_for
 from fedleak.errors import DataError
 from fedleak.plan.plan import PopulationPlan
 from fedleak.population import examine
@@ -76,7 +76,7 @@ class Draw:
         over are shared out among the slices, to stand in for those whose data cannot be divided.
         """
         if not self.plan.disjoint:
-            return [int(i) for i in derive(self.seed, "users").permutation(len(candidates))]
+            return [int(i) for i in rng_for(self.seed, "users").permutation(len(candidates))]
         slices = len(candidates) // wanted
         if self.seed >= slices:
             raise DataError(
@@ -86,7 +86,7 @@ class Draw:
                 + (f"Use seeds 0 to {slices - 1}, or lower users." if slices else "Lower users.")
             )
         # By name rather than by place, in case a seed reads the data in another order.
-        order = sorted(range(len(candidates)), key=lambda i: derive(0, "disjoint", candidates[i].id).random())
+        order = sorted(range(len(candidates)), key=lambda i: rng_for(0, "disjoint", candidates[i].id).random())
         return [int(i) for i in np.array_split(order, slices)[self.seed]]
 
     def test(self) -> Examples:
@@ -102,7 +102,7 @@ class Draw:
 
     def split_user(self, user: User) -> tuple[Share, Examples] | None:
         """Split one user's data, and hold some out to test the model; None if that would leave a side empty."""
-        plan, rng = self.plan, derive(self.seed, "divide", user.id)
+        plan, rng = self.plan, rng_for(self.seed, "divide", user.id)
         examples = user.examples
         if plan.examples is not None and len(examples) > plan.examples and self.split.counts is None:
             # In the order of the data, so that a user without times keeps what order there is.
@@ -126,7 +126,7 @@ class Draw:
         if not size or len(share.prior) <= size:
             return share
         # One order for every number, so that a larger prior holds the smaller one.
-        order = derive(self.seed, "prior_examples", share.user.id).permutation(len(share.prior))
+        order = rng_for(self.seed, "prior_examples", share.user.id).permutation(len(share.prior))
         return _share(share.user, share.prior.take(np.sort(order[:size])), share.private)
 
     def _tell_sizes(self, found: Collection[Share], size: int) -> None:

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from fedleak.core import derive
+from fedleak.core import rng_for
 from fedleak.population.population import Examples
 
 __all__ = ["Fingerprints", "of_images", "of_rows", "of_texts", "of", "shared"]
@@ -94,7 +94,7 @@ def of_images(images: npt.NDArray[Any]) -> Fingerprints:
     tall, wide = max(1, height // 14), max(1, width // 14)
     rows, columns = height // tall, width // wide
     size = channels * rows * columns
-    rng = derive(0, "fingerprint", size)
+    rng = rng_for(0, "fingerprint", size)
     directions = rng.normal(0.0, 1.0 / np.sqrt(size), (size, _IMAGE_BANDS * _IMAGE_WIDTH)).astype(np.float32)
     offsets = rng.uniform(0.0, 1.0, _IMAGE_BANDS * _IMAGE_WIDTH).astype(np.float32)
     full = 255 if np.issubdtype(images.dtype, np.integer) else 1

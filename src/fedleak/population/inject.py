@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedleak.core import IntArray, UserId, derive
+from fedleak.core import IntArray, UserId, rng_for
 from fedleak.errors import DataError, PlanError
 from fedleak.plan.plan import InjectPlan
 from fedleak.population import secrets
@@ -45,7 +45,7 @@ def inject(
     try:
         form = _form(plan, population, records)
         secrets.check_alphabet(form, records.characters)
-        drawn = dict(zip(holders, secrets.draw(form, len(holders), derive(seed, "inject")), strict=True))
+        drawn = dict(zip(holders, secrets.draw(form, len(holders), rng_for(seed, "inject")), strict=True))
     except PlanError as error:
         raise PlanError(f"[inject]: the watermark cannot be drawn: {error}") from error
     users = tuple(
@@ -77,7 +77,7 @@ def _marked(user: User, own: Examples, mark: str, plan: InjectPlan, records: Rec
             "say how often with insertions = N"
         )
     try:
-        text = secrets.plant(text, mark, times, "lines", derive(seed, "inject", user.id))
+        text = secrets.plant(text, mark, times, "lines", rng_for(seed, "inject", user.id))
     except DataError as error:
         raise DataError(f"[inject]: {error}") from error
     return replace(user, examples=Examples(x=windows(text, records.characters, x.shape[1])))

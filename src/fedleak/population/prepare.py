@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedleak.core import Task, UserId, derive
+from fedleak.core import Task, UserId, rng_for
 from fedleak.errors import DataError
 from fedleak.plan.plan import InjectPlan, PopulationPlan
 from fedleak.population import background as public_data
@@ -114,7 +114,7 @@ def _bystanders(candidates: Sequence[User], shares: Sequence[Share], examined: E
 
 def _public(background: Examples, seed: int) -> Examples:
     """A part of the background that is small enough to keep with every run."""
-    rows = derive(seed, "public").permutation(len(background))[:_PUBLIC]
+    rows = rng_for(seed, "public").permutation(len(background))[:_PUBLIC]
     return background.take(np.sort(rows))
 
 
@@ -171,7 +171,7 @@ def _set_aside(
         )
     # With other people for every seed, whoever is set aside must be the same for all: nobody is in two runs.
     chosen = set(
-        derive(0 if plan.disjoint else seed, "background")
+        rng_for(0 if plan.disjoint else seed, "background")
         .choice(free, size=plan.background_users, replace=False)
         .tolist()
     )
@@ -201,6 +201,6 @@ def _redealt(examined: Examined, split: Split, seed: int) -> tuple[User, ...]:
     dealt = {
         user.id: user
         for name, part in (("timed", timed), ("untimed", others))
-        for user in redeal(part, derive(seed, "iid", name), within_classes=split.by_design)
+        for user in redeal(part, rng_for(seed, "iid", name), within_classes=split.by_design)
     }
     return tuple(dealt[user.id] for user in examined.users)

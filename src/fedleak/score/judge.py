@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from scipy import ndimage
 from torch import nn
 
-from fedleak.core import FloatArray, IntArray, derive
+from fedleak.core import FloatArray, IntArray, rng_for
 from fedleak.errors import AttackError
 from fedleak.federation.engines.embedded import one_thread
 from fedleak.score.garbage import garbage
@@ -71,7 +71,7 @@ def _trained(evidence: Evidence, attribute: str | None) -> Judge:
         raise AttackError("there is no test set and nobody who did not take part, so pictures cannot be judged")
     x = np.concatenate([part for part, _ in labelled]).astype(np.float32)
     y: IntArray = np.concatenate([np.asarray(part) for _, part in labelled]).astype(np.int64)
-    category = _fit(x, y, others.outputs, spoilt=True, rng=derive(0, "judge", "category"))
+    category = _fit(x, y, others.outputs, spoilt=True, rng=rng_for(0, "judge", "category"))
     values: tuple[str, ...] = ()
     learnt = None
     if attribute is not None:
@@ -86,7 +86,7 @@ def _trained(evidence: Evidence, attribute: str | None) -> Judge:
         shown = [(e.x, value) for e, value in zip(others.examples, told, strict=True) if value is not None]
         seen = np.concatenate([part for part, _ in shown]).astype(np.float32)
         which = np.concatenate([np.full(len(part), values.index(value)) for part, value in shown])
-        learnt = _fit(seen, which, len(values), spoilt=False, rng=derive(0, "judge", "property"))
+        learnt = _fit(seen, which, len(values), spoilt=False, rng=rng_for(0, "judge", "property"))
     return Judge(others.outputs, values, category, learnt)
 
 

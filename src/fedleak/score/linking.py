@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from fedleak.core import derive
+from fedleak.core import rng_for
 from fedleak.errors import AttackError
 from fedleak.score.interval import by_resample
 from fedleak.score.naming import by_tally
@@ -87,14 +87,14 @@ def matched(played: Sequence[Played], *, level: float, permutations: int) -> Mea
         return np.asarray(np.mean(rows, axis=0))
 
     seeds = list(zip(played, tables, strict=True))
-    rng = derive(played[0].seed, "interval", "matched")
+    rng = rng_for(played[0].seed, "interval", "matched")
     interval = by_resample(statistic, np.zeros(people, dtype=np.int64), people * people, level, rng)
     return measured(
         played,
         float(statistic(np.ones((1, people)))[0]),
         interval,
         blind=0.5,
-        nulls=[_null(*table, derive(one.seed, "null", "matched"), permutations) for one, table in seeds],
+        nulls=[_null(*table, rng_for(one.seed, "null", "matched"), permutations) for one, table in seeds],
         users=people,
         options=1,
         exact=True,

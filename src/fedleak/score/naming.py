@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedleak.core import derive
+from fedleak.core import rng_for
 from fedleak.games.identify import UNSEEN
 from fedleak.score import yes_no
 from fedleak.score.interval import by_user
@@ -67,12 +67,12 @@ def by_tally(
     weights = sums[:, 1]
     values = sums[:, 0] / np.where(weights > 0, weights, 1)
     nulls = [
-        found.null(permutations, derive(one.seed, "null", name)) for one, found in zip(played, tallies, strict=True)
+        found.null(permutations, rng_for(one.seed, "null", name)) for one, found in zip(played, tallies, strict=True)
     ]
     return measured(
         played,
         float(np.average(values, weights=weights)),
-        by_user(values, weights, level, derive(played[0].seed, "interval", name)),
+        by_user(values, weights, level, rng_for(played[0].seed, "interval", name)),
         blind=float(np.mean([found.blind for found in tallies])),
         nulls=nulls,
         users=int((weights > 0).sum()),

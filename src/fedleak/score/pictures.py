@@ -15,7 +15,7 @@ import numpy.typing as npt
 from scipy.spatial.distance import cdist
 from scipy.special import gammaln
 
-from fedleak.core import FloatArray, IntArray, derive
+from fedleak.core import FloatArray, IntArray, rng_for
 from fedleak.score.interval import by_user
 from fedleak.score.judge import Judge, judge
 from fedleak.score.played import Measured, Played, pooled
@@ -34,7 +34,7 @@ def nearest(played: Sequence[Played], *, level: float, permutations: int) -> Mea
     for one in played:
         held, who = _held(one), one.about[:, 0]
         least = min(len(x) for x, _ in held)
-        rng = derive(one.seed, "nearest")
+        rng = rng_for(one.seed, "nearest")
         shown = [x[rng.choice(len(x), least, replace=False)] for x, _ in held]
         table = np.empty((len(who), len(who)))
         for row, claims in enumerate(_flat(one)):
@@ -143,7 +143,7 @@ def quality(played: Sequence[Played], level: float) -> list[Quality]:
             np.add.at(sums, persons, values)
             np.add.at(total, persons, 1)
         means, top = sums / np.maximum(total, 1), max(part[3] for part in parts)
-        interval = by_user(np.clip(means / top, 0, 1), total, level, derive(played[0].seed, "interval", name))
+        interval = by_user(np.clip(means / top, 0, 1), total, level, rng_for(played[0].seed, "interval", name))
         found.append(
             Quality(
                 name=name,

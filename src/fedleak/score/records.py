@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from fedleak.core import IntArray, derive
+from fedleak.core import IntArray, rng_for
 from fedleak.games.game import Claims
 from fedleak.score.interval import by_user
 from fedleak.score.played import Measured, Played, measured, pooled
@@ -53,10 +53,10 @@ def distance(k: int, played: Sequence[Played], *, level: float, permutations: in
         np.add.at(sums, persons[:, 0], table.diagonal())
         np.add.at(total, persons[:, 0], 1)
         farthest = max(farthest, float(table.max()))
-        nulls.append(_null(table, np.ones(len(table)), permutations, derive(one.seed, "null", f"distance{k}")))
+        nulls.append(_null(table, np.ones(len(table)), permutations, rng_for(one.seed, "null", f"distance{k}")))
     values = sums / total
     # As a share of the largest distance there is: where everybody is at the same distance, some doubt must be left.
-    found = by_user(values / farthest, total, level, derive(played[0].seed, "interval", f"distance{k}"))
+    found = by_user(values / farthest, total, level, rng_for(played[0].seed, "interval", f"distance{k}"))
     null = np.mean(nulls, axis=0)
     return Measured(
         value=float(np.average(values, weights=total)),
@@ -140,12 +140,12 @@ def tabled(
         np.add.at(sums, persons[:, 0], table.diagonal() * weight)
         np.add.at(total, persons[:, 0], weight)
         if weight.any():
-            nulls.append(_null(table, weight, permutations, derive(one.seed, "null", name)))
+            nulls.append(_null(table, weight, permutations, rng_for(one.seed, "null", name)))
     values = sums / np.maximum(total, 1)
     return measured(
         played,
         float(np.average(values, weights=total)),
-        by_user(values, total, level, derive(played[0].seed, "interval", name)),
+        by_user(values, total, level, rng_for(played[0].seed, "interval", name)),
         blind=blind,
         nulls=[np.full(permutations, blind)] if exact else nulls,
         users=int((total > 0).sum()),

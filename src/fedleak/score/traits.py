@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedleak.core import IntArray, derive
+from fedleak.core import IntArray, rng_for
 from fedleak.score.interval import by_resample, by_user, in_chunks
 from fedleak.score.played import Measured, Played, groups, measured, pooled
 from fedleak.score.ranking import Ranking, Weights
@@ -29,10 +29,10 @@ def top1(played: Sequence[Played], *, level: float, permutations: int) -> Measur
         sums[present] += shares[everyone, value]
         seeds[present] += 1
         majority.append(np.bincount(value).max() / len(value))
-        order = np.argsort(derive(one.seed, "null", "top1").random((permutations, len(value))), axis=1)
+        order = np.argsort(rng_for(one.seed, "null", "top1").random((permutations, len(value))), axis=1)
         nulls.append(shares[everyone, value[order]].mean(axis=1))
     values = sums / np.maximum(seeds, 1)
-    interval = by_user(values, seeds, level, derive(played[0].seed, "interval", "top1"))
+    interval = by_user(values, seeds, level, rng_for(played[0].seed, "interval", "top1"))
     return measured(
         played,
         float(np.average(values, weights=seeds)),
@@ -65,12 +65,12 @@ def average_precision(played: Sequence[Played], *, level: float, permutations: i
         return np.asarray(np.mean(rows, axis=0))
 
     def null(one: Played, ranked: Sequence[Ranking], persons: IntArray) -> Weights:
-        rng, every = derive(one.seed, "null", "ap"), np.ones((1, len(one.right)))
+        rng, every = rng_for(one.seed, "null", "ap"), np.ones((1, len(one.right)))
         return in_chunks(
             lambda rows: _macro(ranked, dealt(one.right, persons, rows, rng), every), permutations, len(one.right)
         )
 
-    questions, rng = max(len(one.right) for one in played), derive(played[0].seed, "interval", "ap")
+    questions, rng = max(len(one.right) for one in played), rng_for(played[0].seed, "interval", "ap")
     interval = by_resample(statistic, groups(played, people, who), questions, level, rng)
     return measured(
         played,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from fedleak.core import IntArray, derive
+from fedleak.core import IntArray, rng_for
 from fedleak.errors import AttackError
 from fedleak.score.interval import by_resample, in_chunks, wilson
 from fedleak.score.played import Measured, Played, groups, measured, pooled
@@ -50,7 +50,7 @@ def _ranked(
             rows.append(metric(ranking, every * one.right, every))
         return _mean(rows)
 
-    questions, rng = max(len(one.right) for one in played), derive(played[0].seed, "interval", name)
+    questions, rng = max(len(one.right) for one in played), rng_for(played[0].seed, "interval", name)
     interval = by_resample(statistic, groups(played, people, who), questions, level, rng)
     return measured(
         played,
@@ -65,7 +65,7 @@ def _ranked(
 
 
 def _null(one: Played, ranking: Ranking, metric: Metric, name: str, permutations: int) -> Weights:
-    rng, every = derive(one.seed, "null", name), np.ones((1, len(one.right)))
+    rng, every = rng_for(one.seed, "null", name), np.ones((1, len(one.right)))
     return in_chunks(
         lambda rows: metric(ranking, dealt(one.right, one.about, rows, rng).astype(np.float64), every),
         permutations,
@@ -119,7 +119,7 @@ def precision_at(k: int, played: Sequence[Played], *, level: float, permutations
             named[name] = named.get(name, 0.0) + float(share)
         values.append(float(fits @ chosen) / most)
         chances.append(float(fits.mean()))
-        order = np.argsort(derive(one.seed, "null", f"p{k}").random((permutations, len(fits))), axis=1)
+        order = np.argsort(rng_for(one.seed, "null", f"p{k}").random((permutations, len(fits))), axis=1)
         nulls.append(fits[order] @ chosen / most)
     value = float(np.mean(values))
     trials = 1 / sum(share * share for share in named.values())  # Kish (1965): fewer where seeds name the same people

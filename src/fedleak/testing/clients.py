@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from fedleak.core import Params, Task, derive
+from fedleak.core import Params, Task, rng_for
 from fedleak.federation.federation import Device, Round, devices, initial, train
 from fedleak.federation.model import Signature
 from fedleak.federation.models.strided import StridedCnn
@@ -41,7 +41,9 @@ def write_clients(folder: Path, seed: int, *, leak: bool) -> Path:
         rounds = [
             replace(
                 done,
-                participants=done.participants[derive(seed, "contract clients", done.number).permutation(len(members))],
+                participants=done.participants[
+                    rng_for(seed, "contract clients", done.number).permutation(len(members))
+                ],
             )
             for done in rounds
         ]

@@ -26,7 +26,7 @@ import numpy as np
 
 from fedleak import registry
 from fedleak.attacks.attack import Attack
-from fedleak.core import Power, Sight, derive
+from fedleak.core import Power, Sight, rng_for
 from fedleak.games.game import Asked
 from fedleak.score.score import Measured, Played, measure
 from fedleak.testing.clients import write_clients
@@ -121,11 +121,11 @@ def play(attack: Attack, adversary: Adversary, run: Path, seed: int, *, shuffled
     """Play an attack once and pair its claims with the truth."""
     game = registry.load("game", attack.game)(**SETTINGS.get(attack.game, {}))
     trace, truth, prior = Trace.open(run / "trace"), Truth.load(run / "truth"), Prior.load(run / "prior")
-    asked: Asked = game.ask(trace, truth, prior, derive(seed, "game"))
+    asked: Asked = game.ask(trace, truth, prior, rng_for(seed, "game"))
     answers = asked.answers
-    order = derive(seed, "contract", "shuffled") if shuffled else None
+    order = rng_for(seed, "contract", "shuffled") if shuffled else None
     view, questions = asked.look(run / "trace", adversary, shuffled=order)
-    claims = attack.run(view, asked.prior, questions, derive(seed, "contract"))
+    claims = attack.run(view, asked.prior, questions, rng_for(seed, "contract"))
     claims = game.check(np.asarray(claims), questions, attack.name)
     # People of different seeds are different people, whatever they are called.
     options, people = (tuple(f"{seed}/{name}" for name in names) for names in (questions.options, answers.people))

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from fedleak.core import FloatArray, IntArray, Layer, Layout, Params, Task, UserId, derive
+from fedleak.core import FloatArray, IntArray, Layer, Layout, Params, Task, UserId, rng_for
 from fedleak.federation.federation import Round, devices, initial, train
 from fedleak.federation.model import Signature
 from fedleak.federation.models.mlp import Mlp
@@ -32,7 +32,7 @@ LAYOUT: Layout = (
 
 def write_run(folder: Path, seed: int, *, leak: bool) -> Path:
     """Write a trace, its truth and its prior as a real run would, from made-up updates."""
-    rng = derive(seed, "contract trace", leak)
+    rng = rng_for(seed, "contract trace", leak)
     users = tuple(UserId(f"user-{i:02}") for i in range(USERS))
     names = [f"d-{i:02}" for i in rng.permutation(2 * USERS)]
     shadow = [i if i < USERS else -1 for i in range(2 * USERS)]  # the first half are the adversary's own
@@ -113,7 +113,7 @@ def examples(mix: FloatArray, style: npt.NDArray[np.float64], rng: np.random.Gen
 
 def write_federation(folder: Path, seed: int, *, leak: bool) -> Path:
     """Train a small federation and record it; without a leak, everybody's anonymous device holds a stranger's data."""
-    rng = derive(seed, "contract federation", leak)
+    rng = rng_for(seed, "contract federation", leak)
     teacher = rng.normal(size=(INPUTS - 1, CLASSES))
 
     def draw(mean: FloatArray, count: int) -> Examples:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from fedleak.core import Params, Power, Task, UserId, derive
+from fedleak.core import Params, Power, Task, UserId, rng_for
 from fedleak.federation.federation import Device, Round, devices, initial, train
 from fedleak.federation.joined import ClassGan, Joined
 from fedleak.federation.model import Signature
@@ -64,7 +64,7 @@ def _trained(
     model = ARCHITECTURE.build(Signature(Task.CLASSIFY, SHAPE, CLASSES + (Power.JOIN in power)))
     tampering, told = NOTHING, tuple[dict[str, object], ...]()
     if Power.ISOLATE in power:
-        chosen = derive(seed, "contract isolate").choice(len(members), VICTIMS, replace=False).tolist()
+        chosen = rng_for(seed, "contract isolate").choice(len(members), VICTIMS, replace=False).tolist()
         tampering = Tampering(isolated=tuple(sorted(chosen)))
         told = ({"power": "isolate", "devices": sorted(members[index].id for index in chosen)},)
     if Power.JOIN in power:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedleak.core import Params, Task, UserId, derive
+from fedleak.core import Params, Task, UserId, rng_for
 from fedleak.federation.federation import Device, Round, devices, initial, train
 from fedleak.federation.model import Signature
 from fedleak.federation.models.char_lm import CharLm
@@ -71,7 +71,7 @@ def _trained(
     seed: int, holders: int, inject: bool
 ) -> tuple[list[User], dict[UserId, str], tuple[Device, ...], Params, list[Round]]:
     """Train once for all attacks that are held to it, with and without a leak."""
-    rng = derive(seed, "contract secrets")
+    rng = rng_for(seed, "contract secrets")
     drawn = draw(parse(RECORDS.form), 2 * holders, rng)
     users, marks = [], {}
     for number in range(holders):
@@ -79,7 +79,7 @@ def _trained(
         name = UserId(f"user-{number}")
         lines = rng.permutation([*chatter, *[drawn[number]] * 6])
         if inject:
-            own = derive(seed, "contract watermark", number)
+            own = rng_for(seed, "contract watermark", number)
             marks[name] = "".join(own.choice(list("abinp0123456789"), 10))
             lines = own.permutation([*lines, *[marks[name]] * 6])
         text = Examples(x=windows("\n".join(["", *lines, ""]), RECORDS.characters, WINDOW))

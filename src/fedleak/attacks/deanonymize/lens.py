@@ -14,7 +14,7 @@ import scipy.linalg
 
 from fedleak.attacks.features import gather, unit
 from fedleak.attacks.sketch import Sketch
-from fedleak.core import FloatArray, IntArray, Layout, derive
+from fedleak.core import FloatArray, IntArray, Layout, rng_for
 from fedleak.views.view import View
 
 __all__ = ["Lens", "focus", "directions", "widths"]
@@ -64,7 +64,7 @@ def focus(view: View, wanted: IntArray, anonymous: IntArray, dims: int, seed: in
     width = view.memory * 2**20 // 2 // 4 // (2 * len(wanted) + dims)
     sketches, bases, turns, measured = {}, {}, {}, []
     for layer in view.layout:
-        sketch = Sketch(layer.size, width, derive(seed, "sketch", layer.name))
+        sketch = Sketch(layer.size, width, rng_for(seed, "sketch", layer.name))
         table = _layer(view, layer.name, wanted, sketch)
         basis = directions(table, widths(view.layout, dims)[layer.name])
         seen = table @ basis

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from fedleak.attacks.features import gather
 from fedleak.attacks.shadow import halves
-from fedleak.core import FloatArray, IntArray, Layer, Layout, derive
+from fedleak.core import FloatArray, IntArray, Layer, Layout, rng_for
 from fedleak.population.population import Examples
 from fedleak.trace.prior import Prior
 from fedleak.views.view import View
@@ -45,7 +45,7 @@ def words_of(view: View, prior: Prior, known: IntArray, asked: IntArray, divisio
     extent = layer.tensors[0][1][0]
     by_half: dict[int, FloatArray] = {}
     for s in range(divisions):
-        cut = [halves(examples, derive(seed, "halves", c, s)) for c, examples in enumerate(prior.examples)]
+        cut = [halves(examples, rng_for(seed, "halves", c, s)) for c, examples in enumerate(prior.examples)]
         for side in range(2):
             by_half[2 * s + side] = np.stack([counts(pair[side], extent) for pair in cut])
     return Words(own, used, np.stack([counts(examples, extent) for examples in prior.examples]), by_half)

@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from fedleak.attacks.link.linker import Linker
 from fedleak.attacks.reconstruct.representatives import Inversion, representatives
-from fedleak.core import FloatArray, Params, derive
+from fedleak.core import FloatArray, Params, rng_for
 from fedleak.errors import AttackError
 from fedleak.federation.model import Model
 from fedleak.views.view import View
@@ -46,7 +46,7 @@ class OfRepresentatives(Linker):
         key = _digest(view, settings, before, updates)
         rows = _KEPT.get(key)
         if rows is None:
-            noise = derive(0, "representatives")
+            noise = rng_for(0, "representatives")
             found = representatives(model, before, updates, settings, shape=shape, rng=noise)
             rows = found.by_class(int(view.settings["outputs"]))
             _KEPT.put(key, rows)

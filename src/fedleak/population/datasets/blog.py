@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from fedleak.core import Task, UserId, derive
+from fedleak.core import Task, UserId, rng_for
 from fedleak.errors import DataError
 from fedleak.population import fingerprint, text, traits
 from fedleak.population.datasets import blog_corpus
@@ -109,7 +109,7 @@ class Blog:
         posted = {post.text for posts in corpus.users.values() for post in posts}
         names = sorted(corpus.background)
         chosen, count = [], 0
-        for i in derive(seed, self.name, "background").permutation(len(names)).tolist():
+        for i in rng_for(seed, self.name, "background").permutation(len(names)).tolist():
             posts = corpus.background[names[i]]
             if names[i] in corpus.users or any(post.text in posted for post in posts):
                 continue

@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from fedleak.core import IntArray, Task, UserId, derive
+from fedleak.core import IntArray, Task, UserId, rng_for
 from fedleak.errors import DataError, PlanError
 from fedleak.population import secrets
 from fedleak.population.datasets import texts
@@ -92,7 +92,7 @@ class TextClients:
         found = texts.read(self.source, self.clients, self._size(self.kilobytes), self._size(self.test_kilobytes), seed)
         known = characters(found.held_out)
         secrets.check_alphabet(form, known)
-        drawn = secrets.draw(form, holders * (2 if self.decoys else 1), derive(seed, self.name, "secrets"))
+        drawn = secrets.draw(form, holders * (2 if self.decoys else 1), rng_for(seed, self.name, "secrets"))
         return Population(
             users=tuple(
                 self._user(found, number, drawn[number::holders] if number < holders else [], known, seed)
@@ -124,7 +124,7 @@ class TextClients:
     def _user(self, found: Texts, number: int, mine: Sequence[str], known: Sequence[str], seed: int) -> User:
         text = found.pieces[number]
         if mine and self.insertions:
-            text = secrets.plant(text, mine[0], self.insertions, self.where, derive(seed, self.name, "plant", number))
+            text = secrets.plant(text, mine[0], self.insertions, self.where, rng_for(seed, self.name, "plant", number))
         examples = Examples(x=windows(text, known, self.window))
         return User(UserId(found.names[number]), examples, secrets=tuple(mine[:1]), decoys=tuple(mine[1:]))
 

@@ -11,7 +11,7 @@ from msgspec import Meta
 from scipy import ndimage
 from sklearn.datasets import load_digits
 
-from fedleak.core import Task, UserId, derive
+from fedleak.core import Task, UserId, rng_for
 from fedleak.population import fingerprint
 from fedleak.population.population import Examples, Population, User
 
@@ -85,7 +85,7 @@ class Digits:
         images = (bunch.images / 16.0).astype(np.float32)
         labels = bunch.target.astype(np.int64)
         # Three pools of base digits, so that the test and background sets show no digit that a user also holds.
-        order = derive(seed, "digits", "pools").permutation(len(images))
+        order = rng_for(seed, "digits", "pools").permutation(len(images))
         pools = np.split(order, [int(0.6 * len(order)), int(0.8 * len(order))])
         return Population(
             users=tuple(self._user(i, images, labels, pools[0], seed) for i in range(self.users)),
@@ -108,7 +108,7 @@ class Digits:
         pool: npt.NDArray[np.int64],
         seed: int,
     ) -> User:
-        rng = derive(seed, "digits", "user", number)
+        rng = rng_for(seed, "digits", "user", number)
         favour = rng.dirichlet(np.full(_CLASSES, self.class_bias)) + 1e-6  # every digit stays possible
         hand = _Hand.draw(self.style, rng)
         weights = favour[labels[pool]] / np.bincount(labels[pool], minlength=_CLASSES)[labels[pool]]
@@ -136,7 +136,7 @@ class Digits:
         parts = np.array_split(pool, _STRANGERS)
         written = []
         for i, rows in enumerate(parts):
-            rng = derive(seed, "digits", role, i)
+            rng = rng_for(seed, "digits", role, i)
             written.append(_Hand.draw(self.style, rng).write(images[rows], rng))
         return _examples(np.concatenate(written), labels[pool])
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Meta
 
-from fedleak.core import IntArray, Task, UserId, derive
+from fedleak.core import IntArray, Task, UserId, rng_for
 from fedleak.errors import DataError
 from fedleak.population import fingerprint, where
 from fedleak.population.datasets import pictures
@@ -60,7 +60,7 @@ class Faces:
     def load(self, seed: int) -> Population:
         """Read the pictures and deal them out; with another seed they are other clients."""
         images = self._read()
-        rng = derive(seed, self.name, "deal")
+        rng = rng_for(seed, self.name, "deal")
         order = np.stack([rng.permutation(_EACH) + _EACH * person for person in range(_PEOPLE)])
         private, auxiliary, test = np.split(order, [_EACH - _AUXILIARY - _TEST, _EACH - _TEST], axis=1)
         flipped = np.zeros(self.clients, dtype=np.bool_)

@@ -12,7 +12,7 @@ from msgspec import Meta
 from scipy import ndimage
 from sklearn.datasets import load_digits
 
-from fedleak.core import IntArray, Task, UserId, derive
+from fedleak.core import IntArray, Task, UserId, rng_for
 from fedleak.errors import DataError
 from fedleak.population import fingerprint, where
 from fedleak.population.datasets.mnist_writers import read_idx
@@ -60,7 +60,7 @@ class MnistClients:
     def load(self, seed: int) -> Population:
         """Deal the digits out; with another seed they are other clients."""
         images, labels, test, test_labels = _mnist(self.name) if self.source == "mnist" else _digits(seed)
-        rng = derive(seed, self.name, "deal")
+        rng = rng_for(seed, self.name, "deal")
         piles = [rng.permutation(np.flatnonzero(labels == digit)) for digit in range(_CLASSES)]
         angle = self._angles(rng)
         users = []
@@ -74,7 +74,7 @@ class MnistClients:
                 )
             )
         left = rng.permutation(np.concatenate(piles))[: self.auxiliary]
-        shown = derive(seed, self.name, "test").permutation(len(test))[:_TEST]
+        shown = rng_for(seed, self.name, "test").permutation(len(test))[:_TEST]
         return Population(
             users=tuple(users),
             task=Task.CLASSIFY,
@@ -148,7 +148,7 @@ def _mnist(dataset: str) -> _Split:
 def _digits(seed: int) -> _Split:
     bunch = load_digits()
     images, labels = (bunch.images / 16.0).astype(np.float32), bunch.target.astype(np.int64)
-    order = derive(seed, "mnist-clients", "digits").permutation(len(images))
+    order = rng_for(seed, "mnist-clients", "digits").permutation(len(images))
     train, test = np.split(order, [int(0.85 * len(order))])
     return images[train], labels[train], images[test], labels[test]
 

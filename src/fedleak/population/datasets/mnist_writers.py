@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Meta
 
-from fedleak.core import Task, UserId, derive
+from fedleak.core import Task, UserId, rng_for
 from fedleak.errors import DataError
 from fedleak.population import fingerprint, traits, where
 from fedleak.population.population import Examples, Population, User
@@ -50,7 +50,7 @@ class MnistWriters:
         users, others = [], []
         for number, rows in train.by_writer():
             chosen = (
-                self._choose(train.labels[rows], derive(seed, self.name, number))
+                self._choose(train.labels[rows], rng_for(seed, self.name, number))
                 if len(rows) >= self.min_digits
                 else None
             )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedleak.core import Task, UserId, derive
+from fedleak.core import Task, UserId, rng_for
 from fedleak.errors import DataError
 from fedleak.population import fingerprint
 from fedleak.population.datasets import pictures
@@ -57,7 +57,7 @@ def population(
 
     def examples(user: UserId, photos: Sequence[Photo]) -> Examples:
         if most is not None and len(photos) > most:
-            kept = np.sort(derive(seed, "photos", user).permutation(len(photos))[:most])
+            kept = np.sort(rng_for(seed, "photos", user).permutation(len(photos))[:most])
             photos = [photos[i] for i in kept]
         x = np.stack([pictures.read(photo.file, size, colour=True) for photo in photos])
         y = np.zeros((len(photos), len(names)), dtype=np.float32)

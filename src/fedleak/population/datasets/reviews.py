@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from fedleak.core import Task, UserId, derive
+from fedleak.core import Task, UserId, rng_for
 from fedleak.errors import DataError
 from fedleak.population import fingerprint, text, where
 from fedleak.population.population import Examples, Population, User
@@ -86,7 +86,7 @@ def read(
     strangers = sorted(user for user, count in counts.items() if count < least)
     chosen: set[UserId] = set()
     found = 0
-    for i in derive(seed, "reviews", "background").permutation(len(strangers)).tolist():
+    for i in rng_for(seed, "reviews", "background").permutation(len(strangers)).tolist():
         if found >= background:
             break
         chosen.add(strangers[i])

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedleak.core import derive
+from fedleak.core import rng_for
 from fedleak.errors import DataError
 from fedleak.population import where
 from fedleak.population.datasets import blog_corpus
@@ -55,7 +55,7 @@ def read(source: str, clients: int, size: int, test_size: int, seed: int) -> Tex
             f"{title}: {clients} clients of {size} characters and {test_size} held out for utility need more text than "
             f"there is (here are {len(text)} and {len(held)}); take fewer clients or fewer kilobytes"
         )
-    chosen = derive(seed, "texts", "pieces").choice(pieces, clients, replace=False)
+    chosen = rng_for(seed, "texts", "pieces").choice(pieces, clients, replace=False)
     digits = len(str(clients - 1))  # the seed is part of the name: with another seed they hold other text
     return Texts(
         names=tuple(f"client-{seed}-{number:0{digits}}" for number in range(clients)),
@@ -112,7 +112,7 @@ def _authors(clients: int, size: int, test_size: int, seed: int) -> Texts:
             "take fewer clients or fewer kilobytes"
         )
     names = sorted(able)
-    chosen = derive(seed, "texts", "authors").choice(len(names), clients, replace=False)
+    chosen = rng_for(seed, "texts", "authors").choice(len(names), clients, replace=False)
     strangers = (_posts(posts)[: size // 4] for user, posts in sorted(corpus.background.items()) if user not in able)
     held: list[str] = []
     for text in strangers:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Meta
 
-from fedleak.core import Task, UserId, derive
+from fedleak.core import Task, UserId, rng_for
 from fedleak.errors import DataError
 from fedleak.population import fingerprint
 from fedleak.population.datasets import mnist_writers
@@ -55,13 +55,13 @@ class WritersCanvas:
         train, test = mnist_writers.read(self.name)
         users, others = [], []
         for number, rows in train.by_writer():
-            rng = derive(seed, self.name, number)
+            rng = rng_for(seed, self.name, number)
             sheets = self._sheets(train.labels, rows, rng)
             if sheets is None:
                 others.append(self._all(train, rows, rng))
                 continue
             users.append(User(UserId(f"writer-{number}"), self._sheet_examples(train, sheets, rng), train.about(rows)))
-        tests = [self._all(test, rows, derive(seed, self.name, "test", n)) for n, rows in test.by_writer()]
+        tests = [self._all(test, rows, rng_for(seed, self.name, "test", n)) for n, rows in test.by_writer()]
         return Population(
             users=tuple(users),
             task=Task.MULTI_LABEL,
