@@ -22,18 +22,18 @@ from typing import Any
 
 import numpy as np
 
-from fedleak import pipeline
 from fedleak.attacks import features as reading
 from fedleak.attacks.deanonymize.mlp import Mlp
 from fedleak.attacks.deanonymize.strong import Strong
 from fedleak.attacks.deanonymize.svm import LinearSvm
 from fedleak.core import FloatArray, IntArray
 from fedleak.games.identify import Identify
-from fedleak.jobs import single_threaded
+from fedleak.pipeline import stages
+from fedleak.pipeline.attack_runner import play
+from fedleak.pipeline.jobs import single_threaded
+from fedleak.pipeline.runs import runs
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import parse
-from fedleak.plays import play
-from fedleak.runs import runs
 from fedleak.score.tally import average_precision, top
 from fedleak.views.adversaries import ANONYMOUS_SERVER
 from fedleak.views.view import View
@@ -110,7 +110,7 @@ def main() -> None:
         return
     print("writers attack       updates       AP  top-1  seconds   CPU s    +MB  x CPU   x MB")
     for users in (40, 100, 300) if given.full else (40, 100):
-        pipeline.train(setting(users), out / str(users), Silent(), 1)
+        stages.train(setting(users), out / str(users), Silent(), 1)
         for attack in ATTACKS:
             found = {}
             for way in ("streamed",) if attack == "reid-strong" else ("naive", "streamed", "sketch"):

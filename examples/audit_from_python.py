@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from fedleak import pipeline
+from fedleak.pipeline import stages
 from fedleak.plan.read import parse
 
 PLAN = """
@@ -30,7 +30,7 @@ class Printed:
 
 # The guard is needed: jobs run in other processes, which import this file again.
 if __name__ == "__main__":
-    audit = pipeline.audit(parse(PLAN), Path(sys.argv[1]), Printed())
-    for score in audit.scores:
+    result = stages.audit(parse(PLAN), Path(sys.argv[1]), Printed())
+    for score in result.scores:
         if score.metric == "ap":
             print(score.control or "people's own data", score.attack, score.verdict, sep=" | ")

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from small import Silent, column, made, of_table, small
 
-from fedleak import pipeline
 from fedleak.analyses.labelled import LabelledUpdates
 from fedleak.analyses.layers import Layers
 from fedleak.analyses.priors import Priors, PriorSize
 from fedleak.analyses.rounds import Rounds
 from fedleak.analyses.seen import SeenUsers
 from fedleak.errors import AttackError, PlanError
+from fedleak.pipeline import stages
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def planned_ap(out: Path) -> float:
-    result = pipeline.audit(small(audit={"controls": []}), out, Silent(), jobs=1)
+    result = stages.audit(small(audit={"controls": []}), out, Silent(), jobs=1)
     return next(score.value for score in result.scores if score.metric == "ap")
 
 
@@ -64,7 +64,7 @@ def test_rounds_are_crossed_and_a_cell_is_about_its_own_rounds(out: Path) -> Non
 def test_a_row_of_the_grid_is_what_was_learned_from_its_rounds(out: Path) -> None:
     cells = np.asarray(made(Rounds(ranges=2), out).figures[0].cells)
     plan = small(game=[{"name": "identify", "labelled_rounds": [1, 20]}], audit={"controls": []})
-    result = pipeline.audit(plan, out, Silent(), jobs=1)
+    result = stages.audit(plan, out, Silent(), jobs=1)
     both = next(score.value for score in result.scores if score.metric == "ap")
     assert abs(both - cells[0].mean()) < abs(both - cells[1].mean()), "the first row is the one that learned early"
 

@@ -10,11 +10,11 @@ import pytest
 from secrets_small import secrets_plan
 from small import Silent, column, made, small
 
-from fedleak import pipeline
 from fedleak.analyses.exposure import Exposure
 from fedleak.attacks.records.following import language
 from fedleak.attacks.records.scoring import log_probabilities
 from fedleak.errors import PlanError
+from fedleak.pipeline import stages
 from fedleak.population.secret_formats import parse
 from fedleak.score.result import Analysis
 from fedleak.trace.prior import Prior
@@ -100,7 +100,7 @@ def test_it_is_asked_about_secrets_only(folder: Path, tmp_path: Path) -> None:
 def test_without_decoys_there_is_nothing_to_compare_with(tmp_path: Path) -> None:
     change: dict[str, Any] = {"dataset": {"decoys": False}, "federation": {"rounds": 3}}
     plan = secrets_plan(tmp_path, **change)
-    pipeline.train(plan, tmp_path / "out", Silent(), jobs=1)
+    stages.train(plan, tmp_path / "out", Silent(), jobs=1)
     found = made(Exposure(points=1, samples=40), tmp_path / "out", plan)
     assert [series.name for series in found.figures[0].series] == ["secrets", "all there are"]
     assert "decoy" not in found.text

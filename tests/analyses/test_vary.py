@@ -9,9 +9,9 @@ from secrets_small import secrets_plan
 from small import Silent, column, made, small
 
 from command_line import TINY, Run
-from fedleak import pipeline
 from fedleak.analyses.vary import Vary
 from fedleak.errors import DataError, PlanError
+from fedleak.pipeline import stages
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def test_every_value_is_trained_anew_and_the_plans_own_is_the_audits(out: Path) 
     assert set(column(found, "metric")) == {"average precision"}
     ap = column(found, "value")
     assert ap[0] > ap[1] > ap[2], "the more alike people's classes are, the less they are told apart"
-    audited = pipeline.audit(small(audit={"controls": []}), out, Silent(), jobs=1)
+    audited = stages.audit(small(audit={"controls": []}), out, Silent(), jobs=1)
     own = next(score for score in audited.scores if score.metric == "ap")
     assert ap[1] == own.value and column(found, "low")[1] == own.low
     assert own.utility is not None and column(found, "accuracy")[1] == own.utility.value

@@ -23,12 +23,12 @@ from fedleak.attacks.shadow import WHOLE, halves, rebuilt, retrain
 from fedleak.core import FloatArray, rng_for
 from fedleak.errors import AttackError
 from fedleak.games.identify import Identify
-from fedleak.pipeline import train
+from fedleak.pipeline.attack_runner import asked
+from fedleak.pipeline.runs import Run, runs
+from fedleak.pipeline.stages import train
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import parse
-from fedleak.plays import asked
 from fedleak.population.population import Examples
-from fedleak.runs import Run, runs
 from fedleak.score.tally import average_precision
 from fedleak.testing import planted_trace
 from fedleak.views.adversaries import ANONYMOUS_SERVER, SERVER, Adversary

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from fedleak.errors import PlanError
+from fedleak.pipeline.runs import runs
 from fedleak.plan.plan import InjectPlan
 from fedleak.plan.read import parse
-from fedleak.runs import runs
 
 PLAN = """
 seeds = [0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fedleak import pipeline
+from fedleak.pipeline import stages
 from fedleak.plan.read import parse
 from fedleak.score.result import Score
 
@@ -59,9 +59,9 @@ class Silent:
 @pytest.fixture(scope="module")
 def scores(tmp_path_factory: pytest.TempPathFactory) -> list[Score]:
     plan, out = parse(PLAN), tmp_path_factory.mktemp("masked")
-    pipeline.train(plan, out, Silent(), 1)
-    pipeline.attack(plan, out, Silent(), 1)
-    return [score for score in pipeline.score(plan, out, Silent()).scores if score.metric == "ap"]
+    stages.train(plan, out, Silent(), 1)
+    stages.attack(plan, out, Silent(), 1)
+    return [score for score in stages.score(plan, out, Silent()).scores if score.metric == "ap"]
 
 
 def test_undefended_updates_name_their_senders(scores: list[Score]) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from command_line import Run
-from fedleak import pipeline
 from fedleak.errors import PlanError
+from fedleak.pipeline import stages
 from fedleak.plan.read import parse
 from fedleak.trace.header import Header
 
@@ -72,8 +72,8 @@ class Watched:
 
 def test_an_attack_that_takes_long_says_how_far_it_is(tmp_path: Path) -> None:
     plan, watched = parse(PLAN.replace("attack = [", f"attack = [{PASSIVE}, ")), Watched()
-    pipeline.train(plan, tmp_path / "out", watched, 1)
-    pipeline.attack(plan, tmp_path / "out", watched, 1)
+    stages.train(plan, tmp_path / "out", watched, 1)
+    stages.attack(plan, tmp_path / "out", watched, 1)
     [playing] = [text for text in watched.ticks if text.startswith("Playing")]
     # A tick for each of three victims, and one for the attack that takes no time.
     assert len(watched.ticks[playing]) == 3 + 1

@@ -14,16 +14,16 @@ from typing import Annotated, Any, ClassVar, Protocol
 import numpy as np
 from msgspec import Meta
 
-from fedleak import pipeline
 from fedleak.core import number
 from fedleak.errors import PlanError, did_you_mean
-from fedleak.output import keep
-from fedleak.pipeline import Progress
+from fedleak.pipeline import stages
+from fedleak.pipeline.attack_runner import played
+from fedleak.pipeline.output import keep
+from fedleak.pipeline.runs import runs
+from fedleak.pipeline.stages import Progress
 from fedleak.plan.configure import plain
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import merged, parse
-from fedleak.plays import played
-from fedleak.runs import runs
 from fedleak.score.result import Analysis, Series
 from fedleak.score.score import Measured, Played, measure
 
@@ -85,7 +85,7 @@ def analyse(look: Analyser, plan: Plan, out: Path, progress: Progress, jobs: int
     """
     found = look.run(plan, out, progress, jobs)
     keep(found, out)
-    pipeline.report(pipeline.score(plan, out, progress, partial=True), out)
+    stages.report(stages.score(plan, out, progress, partial=True), out)
     return found
 
 
@@ -158,8 +158,8 @@ class Numbered:
 
 def play(plan: Plan, out: Path, progress: Progress, jobs: int | None) -> list[list[Played]]:
     """Train and attack what is missing; the claims of every play of the plan, over its seeds."""
-    pipeline.train(plan, out, progress, jobs)
-    pipeline.attack(plan, out, progress, jobs)
+    stages.train(plan, out, progress, jobs)
+    stages.attack(plan, out, progress, jobs)
     every = runs(plan, out)
     return [[played(run, *one) for run in every] for one in plan.plays]
 

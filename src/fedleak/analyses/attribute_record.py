@@ -15,7 +15,6 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from fedleak import pipeline
 from fedleak.analyses.analysis import closing
 from fedleak.analyses.courses import SIGNALS, Course, course
 from fedleak.attacks.records.eavesdrop import spearman
@@ -23,12 +22,13 @@ from fedleak.attacks.records.scoring import Scores
 from fedleak.attacks.records.significance import against_permuted, contrasts, holm, named_by_accident
 from fedleak.core import number, rng_for
 from fedleak.errors import PlanError
-from fedleak.jobs import cores
-from fedleak.pipeline import Progress
+from fedleak.pipeline import stages
+from fedleak.pipeline.attack_runner import asked
+from fedleak.pipeline.jobs import cores
+from fedleak.pipeline.runs import runs
+from fedleak.pipeline.stages import Progress
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import merged, parse
-from fedleak.plays import asked
-from fedleak.runs import runs
 from fedleak.score.interval import Interval, by_user
 from fedleak.score.result import Analysis, Figure, Series
 
@@ -54,7 +54,7 @@ class AttributeRecord:
         """Curves over the rounds, and at the end who was attributed and whether it could be an accident."""
         players = able(plan)
         plain = parse(plan.text, plan.source, merged(plan.change, {"defence": [], "audit": {"controls": []}}))
-        pipeline.train(plain, out, progress, jobs)
+        stages.train(plain, out, progress, jobs)
         every = runs(plain, out)
         progress.stage("Following secrets", len(every) * len(players))
         courses: dict[str, list[Course]] = {signal: [] for signal in players}

@@ -17,10 +17,10 @@ from fedleak.analyses.analysis import OfAttack, chosen, closing, play, vary
 from fedleak.core import IntArray, Layer, Task, number, rng_for
 from fedleak.errors import AttackError, PlanError
 from fedleak.games.identify import Identify
-from fedleak.pipeline import Progress
+from fedleak.pipeline.attack_runner import asked
+from fedleak.pipeline.runs import Run, runs
+from fedleak.pipeline.stages import Progress
 from fedleak.plan.plan import Plan
-from fedleak.plays import asked
-from fedleak.runs import Run, runs
 from fedleak.score.interval import by_user
 from fedleak.score.result import Analysis, Figure, Series
 from fedleak.score.tally import average_precision

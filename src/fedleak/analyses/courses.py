@@ -16,7 +16,7 @@ from fedleak.attacks.records.watermark import Watermark
 from fedleak.core import IntArray
 from fedleak.games.extract import RecordQuestions
 from fedleak.games.game import Asked
-from fedleak.runs import Run
+from fedleak.pipeline.runs import Run
 
 __all__ = ["SIGNALS", "Named", "Course", "course"]
 

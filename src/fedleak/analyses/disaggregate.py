@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Meta
 
-from fedleak import pipeline
 from fedleak.analyses.analysis import closing, vary
 from fedleak.analyses.points import layer_of
 from fedleak.core import number, rng_for
-from fedleak.pipeline import Progress
+from fedleak.pipeline import stages
+from fedleak.pipeline.runs import runs
+from fedleak.pipeline.stages import Progress
 from fedleak.plan.plan import Plan
-from fedleak.runs import runs
 from fedleak.score.interval import by_user
 from fedleak.score.result import Analysis, Figure, Series
 from fedleak.trace.reader import Trace
@@ -56,7 +56,7 @@ class Disaggregate:
     def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
         """The likeness of estimated and true mean updates over the number of rounds, with that to other devices."""
         varied = vary(plan, attacks=plan.attacks, games=plan.games)
-        pipeline.train(varied, out, progress, jobs)
+        stages.train(varied, out, progress, jobs)
         every = runs(varied, out)
         layer = layer_of(plan, self.layer)
         progress.stage("Solving sums for devices", len(every))

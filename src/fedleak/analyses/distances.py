@@ -11,13 +11,13 @@ import numpy as np
 from msgspec import Meta
 from scipy.spatial.distance import cdist
 
-from fedleak import pipeline
 from fedleak.analyses.analysis import closing, vary
 from fedleak.analyses.points import Points, layer_of, of_data, of_updates
 from fedleak.core import number, rng_for
-from fedleak.pipeline import Progress
+from fedleak.pipeline import stages
+from fedleak.pipeline.runs import runs
+from fedleak.pipeline.stages import Progress
 from fedleak.plan.plan import Plan
-from fedleak.runs import runs
 from fedleak.score.interval import by_user
 from fedleak.score.result import Analysis, Figure, Series
 
@@ -46,7 +46,7 @@ class Distances:
         """One point a person in each space; the share of people above the diagonal, with the IID control beside it."""
         controls = [control for control in plan.audit.controls if control == "iid"]
         varied = vary(plan, attacks=plan.attacks, games=plan.games, controls=controls)
-        pipeline.train(varied, out, progress, jobs)
+        stages.train(varied, out, progress, jobs)
         every = runs(varied, out)
         progress.stage("Measuring distances", 2 * len(every))
         layer = layer_of(plan, self.layer)

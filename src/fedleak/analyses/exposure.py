@@ -25,10 +25,10 @@ from fedleak.attacks.records.searching import Searching, spread
 from fedleak.core import rng_for
 from fedleak.errors import PlanError, did_you_mean
 from fedleak.games.extract import RecordQuestions
-from fedleak.pipeline import Progress
+from fedleak.pipeline.attack_runner import asked
+from fedleak.pipeline.runs import Run, runs
+from fedleak.pipeline.stages import Progress
 from fedleak.plan.plan import Plan
-from fedleak.plays import asked
-from fedleak.runs import Run, runs
 from fedleak.score.interval import by_user
 from fedleak.score.records import near
 from fedleak.score.result import Analysis, Figure, PerRecord, Series

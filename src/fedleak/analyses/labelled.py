@@ -9,7 +9,6 @@ from typing import Annotated, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from fedleak import pipeline
 from fedleak.analyses.analysis import (
     COLUMNS,
     OfAttack,
@@ -26,10 +25,11 @@ from fedleak.analyses.analysis import (
     vary,
 )
 from fedleak.errors import AttackError
-from fedleak.pipeline import Progress
+from fedleak.pipeline import stages
+from fedleak.pipeline.attack_runner import asked
+from fedleak.pipeline.runs import runs
+from fedleak.pipeline.stages import Progress
 from fedleak.plan.plan import Plan
-from fedleak.plays import asked
-from fedleak.runs import runs
 from fedleak.score.result import Analysis, Figure
 
 __all__ = ["LabelledUpdates"]
@@ -51,7 +51,7 @@ class LabelledUpdates(OfAttack):
         attack = chosen(plan, self.name, self.attack)
         game = replace(base_game(plan, attack), labelled=None)
         once = vary(plan, attacks=[attack], games=[game])
-        pipeline.train(once, out, progress, jobs)
+        stages.train(once, out, progress, jobs)
         shadows = [given.shadow[given.shadow >= 0] for given in (asked(run, game) for run in runs(once, out))]
         numbers = np.concatenate([np.bincount(shadow) for shadow in shadows])
         if not numbers.any():

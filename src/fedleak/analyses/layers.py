@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
-from fedleak import pipeline
 from fedleak.analyses.analysis import (
     COLUMNS,
     OfAttack,
@@ -21,9 +20,10 @@ from fedleak.analyses.analysis import (
     said,
     vary,
 )
-from fedleak.pipeline import Progress
+from fedleak.pipeline import stages
+from fedleak.pipeline.runs import facts, runs
+from fedleak.pipeline.stages import Progress
 from fedleak.plan.plan import Plan
-from fedleak.runs import facts, runs
 from fedleak.score.result import Analysis, Figure
 
 __all__ = ["Layers"]
@@ -41,7 +41,7 @@ class Layers(OfAttack):
         attack = chosen(plan, self.name, self.attack, layered=True)
         game = base_game(plan, attack)
         once = vary(plan, attacks=[attack], games=[game])
-        pipeline.train(once, out, progress, jobs)
+        stages.train(once, out, progress, jobs)
         trained = facts(runs(once, out)[0])
         assert trained is not None
         sizes = trained.layers

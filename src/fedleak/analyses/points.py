@@ -9,11 +9,11 @@ import numpy as np
 from fedleak.attacks.features import features, unit
 from fedleak.core import FloatArray, IntArray
 from fedleak.games.identify import Identify
+from fedleak.pipeline.attack_runner import asked
+from fedleak.pipeline.runs import Run
 from fedleak.plan.plan import Plan
-from fedleak.plays import asked
 from fedleak.population.population import Examples
 from fedleak.population.prepare import Prepared, prepare
-from fedleak.runs import Run
 from fedleak.views.view import View
 
 __all__ = ["Points", "Raw", "of_updates", "of_data", "layer_of"]

@@ -28,11 +28,11 @@ from fedleak.analyses.analysis import (
     vary,
 )
 from fedleak.errors import DataError
-from fedleak.pipeline import Progress
+from fedleak.pipeline.runs import runs
+from fedleak.pipeline.stages import Progress
 from fedleak.plan.plan import Plan
 from fedleak.population.prepare import prepare
 from fedleak.population.splits import PriorName
-from fedleak.runs import runs
 from fedleak.score.result import Analysis, Figure
 from fedleak.score.score import Measured
 from fedleak.trace.prior import Prior

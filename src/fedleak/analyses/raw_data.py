@@ -36,12 +36,12 @@ from fedleak.core import IntArray, Layer, rng_for
 from fedleak.errors import TraceError
 from fedleak.federation.federation import Round, devices
 from fedleak.games.identify import Identify
-from fedleak.jobs import cores, run_jobs
-from fedleak.pipeline import Progress, reread, sent
+from fedleak.pipeline.attack_runner import play as answer
+from fedleak.pipeline.jobs import cores, run_jobs
+from fedleak.pipeline.runs import Run, Tick, Variant, digest
+from fedleak.pipeline.stages import Progress, reread, sent
 from fedleak.plan.plan import Plan
-from fedleak.plays import play as answer
 from fedleak.population.prepare import Prepared, prepare
-from fedleak.runs import Run, Tick, Variant, digest
 from fedleak.score.assemble import settings_key
 from fedleak.score.result import Analysis, Figure, Series
 from fedleak.score.score import Played
@@ -223,8 +223,8 @@ def record(prepared: Prepared, run: Run, size: int, sets: int) -> None:
 def draw(count: int, size: int, sets: int, rng: np.random.Generator) -> list[IntArray]:
     """Which of a device's examples each set holds; no example twice in one, and no single example twice at all.
 
-    >>> [len(rows) for rows in draw(6, 4, 3, rng_for(0))], len(draw(6, 1, 20, rng_for(0))), len(draw(6, 6, 20, rng_for(0)))
-    ([4, 4, 4], 6, 1)
+    >>> [len(rows) for rows in draw(6, 4, 3, rng_for(0))], len(draw(6, 1, 20, rng_for(0)))
+    ([4, 4, 4], 6)
     """
     if size == 1:
         return [*rng.permutation(count)[:sets, None]]

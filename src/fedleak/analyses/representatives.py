@@ -11,18 +11,18 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Meta
 
-from fedleak import pipeline
 from fedleak.analyses.analysis import vary
 from fedleak.attacks.reconstruct.representatives import Found, Inversion, representatives
 from fedleak.attacks.shadow import model_of
 from fedleak.core import FloatArray, rng_for
 from fedleak.errors import AttackError
 from fedleak.federation.federation import devices
-from fedleak.pipeline import Progress
+from fedleak.pipeline import stages
+from fedleak.pipeline.runs import Run, runs
+from fedleak.pipeline.stages import Progress
 from fedleak.plan.plan import Plan
 from fedleak.population.population import Examples
 from fedleak.population.prepare import prepare
-from fedleak.runs import Run, runs
 from fedleak.score.interval import by_user
 from fedleak.score.result import Analysis, Figure, Series
 from fedleak.trace.reader import Trace
@@ -66,7 +66,7 @@ class RepresentativesLook(Inversion):
     def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
         """Numbers over the rounds with intervals by client, and pictures of the first seed's last round."""
         varied = vary(plan, attacks=plan.attacks, games=plan.games)
-        pipeline.train(varied, out, progress, jobs)
+        stages.train(varied, out, progress, jobs)
         every = runs(varied, out)
         last = plan.federation.rounds
         wanted = sorted({*self.rounds} or {1, max(1, last // 4), max(1, last // 2), last})

@@ -25,10 +25,10 @@ from fedleak.analyses.analysis import (
 )
 from fedleak.core import IntArray, number
 from fedleak.errors import PlanError
-from fedleak.pipeline import Progress
+from fedleak.pipeline.attack_runner import asked
+from fedleak.pipeline.runs import runs
+from fedleak.pipeline.stages import Progress
 from fedleak.plan.plan import Plan
-from fedleak.plays import asked
-from fedleak.runs import runs
 from fedleak.score.result import Analysis, Figure
 from fedleak.score.score import Measured, Played
 from fedleak.trace.reader import Trace

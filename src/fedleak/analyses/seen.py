@@ -22,7 +22,7 @@ from fedleak.analyses.analysis import (
     said,
     vary,
 )
-from fedleak.pipeline import Progress
+from fedleak.pipeline.stages import Progress
 from fedleak.plan.plan import Plan
 from fedleak.score.assemble import label
 from fedleak.score.result import Analysis, Figure, Series

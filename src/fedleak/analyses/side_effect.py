@@ -8,19 +8,19 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedleak import pipeline
 from fedleak.analyses.analysis import Numbered
 from fedleak.core import number
 from fedleak.errors import PlanError
 from fedleak.federation.utility import evaluate, metric_of
-from fedleak.pipeline import Progress
+from fedleak.pipeline import stages
+from fedleak.pipeline.runs import runs
+from fedleak.pipeline.stages import Progress
+from fedleak.pipeline.training import fitting_model
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import merged, parse
 from fedleak.population.prepare import prepare
-from fedleak.runs import runs
 from fedleak.score.result import Analysis, Figure, Series
 from fedleak.trace.reader import Trace
-from fedleak.training import fitting_model
 
 __all__ = ["SideEffect"]
 
@@ -48,8 +48,8 @@ class SideEffect:
         """Train the same federation undisturbed, and measure both after every round."""
         self.check(plan)
         quiet = self._undisturbed(plan)
-        pipeline.train(plan, out, progress, jobs)
-        pipeline.train(quiet, out / "analyses" / self.name, Numbered(progress, "Undisturbed: "), jobs)
+        stages.train(plan, out, progress, jobs)
+        stages.train(quiet, out / "analyses" / self.name, Numbered(progress, "Undisturbed: "), jobs)
         who = " and ".join(name for power, name in _POWERS.items() if getattr(plan, power) is not None)
         curves = {
             "passive (undisturbed)": self._curve(quiet, out / "analyses" / self.name),

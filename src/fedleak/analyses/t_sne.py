@@ -13,14 +13,14 @@ from scipy.spatial.distance import cdist
 from sklearn.manifold import TSNE
 from threadpoolctl import threadpool_limits
 
-from fedleak import pipeline
 from fedleak.analyses.analysis import closing, measured, said, vary
 from fedleak.analyses.points import Points, layer_of, of_data, of_updates
 from fedleak.core import FloatArray, rng_for
 from fedleak.errors import AttackError
-from fedleak.pipeline import Progress
+from fedleak.pipeline import stages
+from fedleak.pipeline.runs import Run, runs
+from fedleak.pipeline.stages import Progress
 from fedleak.plan.plan import Plan
-from fedleak.runs import Run, runs
 from fedleak.score.result import Analysis, Figure, Series
 from fedleak.score.score import Measured, Played
 
@@ -49,7 +49,7 @@ class Map:
     def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
         """A map of the first seed in each space, and how often the nearest neighbour is the same person, over seeds."""
         varied = vary(plan, attacks=plan.attacks, games=plan.games)
-        pipeline.train(varied, out, progress, jobs)
+        stages.train(varied, out, progress, jobs)
         every = runs(varied, out)
         progress.stage("Drawing maps", 2 * len(every))
         layer = layer_of(plan, self.layer)

@@ -11,19 +11,19 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from fedleak import pipeline
 from fedleak.analyses.analysis import Numbered, Point, closing, curve, measured, otherwise, play, said, vary
 from fedleak.errors import DataError, PlanError, did_you_mean
-from fedleak.pipeline import Progress
+from fedleak.pipeline import stages
+from fedleak.pipeline.runs import digest, facts, runs
+from fedleak.pipeline.stages import Progress
+from fedleak.pipeline.training import fitting_model
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import refuse_twice
 from fedleak.population.prepare import prepare
 from fedleak.report.metrics import metric_name
-from fedleak.runs import digest, facts, runs
 from fedleak.score.assemble import label
 from fedleak.score.result import Analysis, Figure, Series
 from fedleak.score.score import Measured, applies
-from fedleak.training import fitting_model
 
 __all__ = ["Vary"]
 
@@ -59,7 +59,7 @@ class Vary:
     def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
         """Train and attack what is missing, one value after the other; the plan's own value is its own federation."""
         plans = self.check(plan)
-        pipeline.train(vary(plan, attacks=plan.attacks, games=plan.games), out, progress, jobs)
+        stages.train(vary(plan, attacks=plan.attacks, games=plan.games), out, progress, jobs)
         tried = []
         for place, (value, changed) in enumerate(zip(self.values, plans, strict=True), 1):
             named = Numbered(progress, f"{place}/{len(plans)}, {self.key} = {value}: ")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from fedleak import pipeline
 from fedleak.cli.options import bar, full_option, jobs_option, opened, out_option, plan_argument
+from fedleak.pipeline import stages
 
 __all__ = ["command"]
 
@@ -28,5 +28,5 @@ def command(plan: str, full: bool, out: Path | None, jobs: int | None) -> None:
     """
     chosen, folder = opened(plan, out, full)
     with bar() as progress:
-        pipeline.attack(chosen, folder, progress, jobs)
+        stages.attack(chosen, folder, progress, jobs)
     click.echo(f"played; next: fedleak score {plan} --out {folder}")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from fedleak import pipeline
 from fedleak.analyses.analysis import analyse, check
 from fedleak.cli.options import bar, console, full_option, jobs_option, opened, out_option, plan_argument
+from fedleak.pipeline import stages
 from fedleak.plan.plan import Plan
 from fedleak.report import results_file, terminal
 from fedleak.score.result import Audit
@@ -34,11 +34,11 @@ def command(plan: str, full: bool, out: Path | None, jobs: int | None) -> int:
     chosen, folder = opened(plan, out, full)
     check(chosen)
     with bar() as progress:
-        result = analysed(pipeline.audit(chosen, folder, progress, jobs), chosen, folder, progress, jobs)
+        result = analysed(stages.audit(chosen, folder, progress, jobs), chosen, folder, progress, jobs)
     return conclude(result, folder)
 
 
-def analysed(result: Audit, plan: Plan, folder: Path, progress: pipeline.Progress, jobs: int | None) -> Audit:
+def analysed(result: Audit, plan: Plan, folder: Path, progress: stages.Progress, jobs: int | None) -> Audit:
     """The result with the analyses that the plan asks for."""
     for look in plan.analyses:
         analyse(look, plan, folder, progress, jobs)

@@ -6,7 +6,7 @@ import click
 import msgspec
 
 from fedleak.cli.options import full_option, opened, plan_argument
-from fedleak.runs import variants
+from fedleak.pipeline.runs import variants
 
 __all__ = ["command"]
 

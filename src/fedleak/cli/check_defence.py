@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from fedleak.checks import check_defences
 from fedleak.cli.options import bar, console, full_option, jobs_option, opened, plan_argument
+from fedleak.pipeline.defence_checks import check_defences
 from fedleak.report import terminal
 
 __all__ = ["command"]

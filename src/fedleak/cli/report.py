@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from fedleak import pipeline
 from fedleak.cli.audit import conclude
+from fedleak.pipeline import stages
 from fedleak.report import results_file
 
 __all__ = ["command"]
@@ -23,5 +23,5 @@ def command(folder: Path) -> int:
       fedleak report results/
     """
     result = results_file.with_pictures(results_file.read(folder), folder)
-    pipeline.report(result, folder)
+    stages.report(result, folder)
     return conclude(result, folder)

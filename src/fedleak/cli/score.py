@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from fedleak import pipeline
 from fedleak.cli.options import bar, full_option, opened, out_option, plan_argument
+from fedleak.pipeline import stages
 
 __all__ = ["command"]
 
@@ -25,6 +25,6 @@ def command(plan: str, full: bool, out: Path | None) -> int:
     """
     chosen, folder = opened(plan, out, full)
     with bar() as progress:
-        result = pipeline.score(chosen, folder, progress)
+        result = stages.score(chosen, folder, progress)
     click.echo(f"scored: {folder / 'results.json'}; next: fedleak report {folder}")
     return 3 if any(score.exceeded for score in result.scores) else 0

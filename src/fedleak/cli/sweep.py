@@ -9,13 +9,13 @@ from typing import Any
 import click
 import msgspec
 
-from fedleak import pipeline
 from fedleak.analyses.analysis import check
 from fedleak.cli.audit import analysed, conclude
 from fedleak.cli.options import bar, full_option, jobs_option, opened, out_option, plan_argument
 from fedleak.errors import PlanError
+from fedleak.pipeline import stages
+from fedleak.pipeline.sweep import over, sweep
 from fedleak.report import results_file
-from fedleak.sweep import over, sweep
 
 __all__ = ["command"]
 
@@ -53,7 +53,7 @@ def command(plan: str, grids: tuple[str, ...], full: bool, out: Path | None, job
     if swept.failures and chosen.analyses:  # an analysis scores anew, and knows nothing of what failed
         result = msgspec.structs.replace(result, failures=swept.failures)
         results_file.write(result, folder)
-        pipeline.report(result, folder)
+        stages.report(result, folder)
     code = conclude(result, folder)
     return 1 if swept.failures else code
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from fedleak import pipeline
 from fedleak.cli.options import bar, full_option, jobs_option, opened, out_option, plan_argument
+from fedleak.pipeline import stages
 
 __all__ = ["command"]
 
@@ -26,5 +26,5 @@ def command(plan: str, full: bool, out: Path | None, jobs: int | None) -> None:
     """
     chosen, folder = opened(plan, out, full)
     with bar() as progress:
-        pipeline.train(chosen, folder, progress, jobs)
+        stages.train(chosen, folder, progress, jobs)
     click.echo(f"trained; next: fedleak attack {plan} --out {folder}")

@@ -21,14 +21,14 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
+from fedleak.pipeline.attack_runner import play
+from fedleak.pipeline.runs import Run, runs
+from fedleak.pipeline.training import train_run
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import parse
-from fedleak.plays import play
-from fedleak.runs import Run, runs
 from fedleak.score.assemble import label
 from fedleak.score.score import Measured, measure
 from fedleak.testing.contract import ContractBroken
-from fedleak.training import train_run
 
 __all__ = ["NullResult", "check_null", "play_null"]
 

@@ -13,21 +13,21 @@ from typing import Any
 
 import msgspec
 
-from fedleak import pipeline
 from fedleak.errors import FedleakError, PlanError
-from fedleak.jobs import cores, run_jobs
-from fedleak.output import claim, spend
-from fedleak.pipeline import Progress, reread, sent
+from fedleak.pipeline import stages
+from fedleak.pipeline.attack_runner import attack_run, is_played
+from fedleak.pipeline.jobs import cores, run_jobs
+from fedleak.pipeline.output import claim, spend
+from fedleak.pipeline.runs import Run, Tick, facts, runs
+from fedleak.pipeline.stages import Progress, reread, sent
+from fedleak.pipeline.training import train_run
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import merged, parse, toml
-from fedleak.plays import attack_run, is_played
 from fedleak.report import results_file
-from fedleak.runs import Run, Tick, facts, runs
 from fedleak.score.assemble import described
 from fedleak.score.guarded import Failure
 from fedleak.score.result import Audit
 from fedleak.trace.lock import locked
-from fedleak.training import train_run
 
 __all__ = ["sweep", "over"]
 
@@ -85,9 +85,9 @@ def sweep(plan: Plan, out: Path, progress: Progress, jobs: int | None = None) ->
         spend(out, time.monotonic() - started)
     if all(facts(run) is None for run in every if run.variant.label == "plain"):
         raise FedleakError(f"the undefended federation failed, so there is nothing to compare with: {failures[0].why}")
-    result = msgspec.structs.replace(pipeline.score(plan, out, progress, partial=True), failures=failures)
+    result = msgspec.structs.replace(stages.score(plan, out, progress, partial=True), failures=failures)
     results_file.write(result, out)
-    pipeline.report(result, out)
+    stages.report(result, out)
     return result
 
 

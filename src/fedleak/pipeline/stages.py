@@ -12,19 +12,19 @@ import msgspec
 
 from fedleak.errors import TraceError
 from fedleak.federation.hooks import hidden
-from fedleak.jobs import cores, run_jobs
-from fedleak.output import analyses, claim, spend
+from fedleak.pipeline.attack_runner import attack_run, is_played, played
+from fedleak.pipeline.jobs import cores, run_jobs
+from fedleak.pipeline.output import analyses, claim, spend
+from fedleak.pipeline.runs import Run, Tick, facts, runs
+from fedleak.pipeline.training import train_run
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import parse
-from fedleak.plays import attack_run, is_played, played
 from fedleak.report import html, results_file
-from fedleak.runs import Run, Tick, facts, runs
 from fedleak.score.assemble import RunResult, assemble, described, settings_key
 from fedleak.score.effects import effect
 from fedleak.score.guarded import Effect
 from fedleak.score.result import Audit, Untested
 from fedleak.trace.lock import locked
-from fedleak.training import train_run
 
 __all__ = ["Progress", "audit", "train", "attack", "score", "report"]
 

@@ -13,8 +13,8 @@ import numpy as np
 from fedleak.core import UserId, rng_for
 from fedleak.errors import AttackError, TraceError
 from fedleak.games.game import Asked, Claims
-from fedleak.jobs import Tick
-from fedleak.runs import Run, digest, facts
+from fedleak.pipeline.jobs import Tick
+from fedleak.pipeline.runs import Run, digest, facts
 from fedleak.score.assemble import settings_key
 from fedleak.score.score import Played
 from fedleak.score.tally import derangement

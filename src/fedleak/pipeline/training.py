@@ -16,16 +16,16 @@ from fedleak.federation.hooks import hidden
 from fedleak.federation.model import Input, Model, Signature
 from fedleak.federation.price import Clock, local_steps, matched_round
 from fedleak.federation.utility import centralised, chance, evaluate, metric_of, nearest
+from fedleak.pipeline.active_adversary import resumed, tamper
+from fedleak.pipeline.runs import Run, Tick, facts
 from fedleak.plan.configure import plain
 from fedleak.plan.plan import Plan
 from fedleak.population.population import Examples
 from fedleak.population.prepare import Prepared, prepare
-from fedleak.runs import Run, Tick, facts
 from fedleak.score.assemble import Facts
 from fedleak.score.guarded import Promise
 from fedleak.score.promises import promises
 from fedleak.score.result import Finding
-from fedleak.tampered import resumed, tamper
 from fedleak.trace.evidence import Evidence
 from fedleak.trace.files import write_atomic
 from fedleak.trace.header import Header

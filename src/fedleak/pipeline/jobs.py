@@ -55,7 +55,7 @@ def run_jobs(
                 tolerate(place, error)
         return failed
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["fedleak.pipeline"])
+    context.set_forkserver_preload(["fedleak.pipeline.stages"])
     ticks = context.Queue()
     pool = ProcessPoolExecutor(min(processes, len(jobs)), mp_context=context, initializer=enter, initargs=(ticks,))
     try:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fedleak import pipeline
 from fedleak.errors import PlanError
-from fedleak.pipeline import Progress
+from fedleak.pipeline import stages
+from fedleak.pipeline.runs import facts, runs
+from fedleak.pipeline.stages import Progress
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import merged, parse
-from fedleak.runs import facts, runs
 from fedleak.score.assemble import described
 from fedleak.score.guarded import Effect, Promised
 from fedleak.score.promises import promises
@@ -34,7 +34,7 @@ def check_defences(
         "analysis": [],
     }
     brief = parse(plan.text, plan.source, merged(plan.change, change))
-    pipeline.train(brief, folder, progress, jobs)
+    stages.train(brief, folder, progress, jobs)
     every = runs(brief, folder)
     promised = []
     for run in every:
@@ -51,4 +51,4 @@ def check_defences(
             canaries=True,
         )
         promised.append(Promised(defence=named, promises=given))
-    return pipeline.effects(every), promised
+    return stages.effects(every), promised
