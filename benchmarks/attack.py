@@ -34,7 +34,7 @@ from fedleak.pipeline.jobs import single_threaded
 from fedleak.pipeline.runs import runs
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import parse
-from fedleak.score.tally import average_precision, top
+from fedleak.score.permutation import average_precision, top
 from fedleak.views.adversaries import ANONYMOUS_SERVER
 from fedleak.views.view import View
 

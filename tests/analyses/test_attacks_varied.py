@@ -11,9 +11,9 @@ from small import Silent, column, made, of_table, small
 
 from fedleak.analyses.labelled import LabelledUpdates
 from fedleak.analyses.layers import Layers
+from fedleak.analyses.open_world import SeenUsers
 from fedleak.analyses.priors import Priors, PriorSize
 from fedleak.analyses.rounds import Rounds
-from fedleak.analyses.seen import SeenUsers
 from fedleak.errors import AttackError, PlanError
 from fedleak.pipeline import stages
 

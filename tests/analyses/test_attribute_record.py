@@ -11,7 +11,7 @@ from secrets_small import secrets_plan
 from small import column, made, small
 
 from fedleak.analyses.attribute_record import AttributeRecord
-from fedleak.analyses.courses import Course
+from fedleak.analyses.exposure_timeline import Course
 from fedleak.errors import PlanError
 
 MARKED: dict[str, Any] = {

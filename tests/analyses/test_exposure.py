@@ -11,7 +11,7 @@ from secrets_small import secrets_plan
 from small import Silent, column, made, small
 
 from fedleak.analyses.exposure import Exposure
-from fedleak.attacks.records.following import language
+from fedleak.attacks.records.exposure_history import language
 from fedleak.attacks.records.scoring import log_probabilities
 from fedleak.errors import PlanError
 from fedleak.pipeline import stages

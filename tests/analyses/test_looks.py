@@ -11,7 +11,7 @@ from small import column, made, of_table, small
 
 from fedleak.analyses.bias import Bias
 from fedleak.analyses.distances import Distances
-from fedleak.analyses.points import Raw
+from fedleak.analyses.feature_space import Raw
 from fedleak.analyses.raw_data import RawData, draw
 from fedleak.analyses.t_sne import Map
 from fedleak.core import Task, UserId, rng_for

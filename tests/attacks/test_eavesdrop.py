@@ -11,8 +11,8 @@ import pytest
 from scipy.stats import spearmanr
 
 from fedleak.attacks.records.baseline import ExposureBaseline
+from fedleak.attacks.records.beam_search import contrasts, guided
 from fedleak.attacks.records.eavesdrop import Eavesdrop, rank_sum, spearman
-from fedleak.attacks.records.guided import contrasts, guided
 from fedleak.attacks.records.scoring import Scores
 from fedleak.attacks.records.strong import EavesdropStrong
 from fedleak.errors import PlanError

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from fedleak.attacks.features import unit
+from fedleak.attacks.link.base import Linker, Shadows, standardised, threshold_of
+from fedleak.attacks.link.cosine import LinkCosine, LinkRepresentativesCosine
 from fedleak.attacks.link.federation import auxiliary_set, deal
-from fedleak.attacks.link.learnt import LinkRepresentatives, LinkUpdates
-from fedleak.attacks.link.linker import Linker, Shadows, standardised, threshold_of
-from fedleak.attacks.link.plain import LinkCosine, LinkRepresentativesCosine
+from fedleak.attacks.link.siamese import LinkRepresentatives, LinkUpdates
 from fedleak.core import FloatArray, Task, rng_for
 from fedleak.errors import AttackError
 from fedleak.games.game import Asked
@@ -123,7 +123,7 @@ def test_representatives_are_sought_once_for_attacks_that_look_at_the_same(
     def never(*_: object, **__: object) -> None:
         raise AssertionError("sought again")
 
-    monkeypatch.setattr("fedleak.attacks.link.seen.representatives", never)
+    monkeypatch.setattr("fedleak.attacks.link.representative_features.representatives", never)
     again, _ = claims(run, LinkRepresentativesCosine(**few))  # type: ignore[arg-type]
     assert np.array_equal(first, again)
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from fedleak.attacks.reconstruct.labels import present, slots
-from fedleak.attacks.reconstruct.minimise import adam, lbfgs
+from fedleak.attacks.reconstruct.optim import adam, lbfgs
 from fedleak.attacks.reconstruct.representatives import Found, Inversion, representatives
 from fedleak.core import FloatArray, Layer, Params, Task, rng_for
 from fedleak.errors import AttackError

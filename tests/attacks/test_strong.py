@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedleak.attacks.deanonymize.lens import directions, focus
+from fedleak.attacks.deanonymize.evidence_fusion import Trial, level_of_strangers, one_to_one, weigh
 from fedleak.attacks.deanonymize.linking import Joining, agglomerate, alike, groups, outcomes, threshold
 from fedleak.attacks.deanonymize.mlp import Mlp
+from fedleak.attacks.deanonymize.pca_projection import directions, focus
 from fedleak.attacks.deanonymize.strong import Strong
-from fedleak.attacks.deanonymize.weighing import Trial, level_of_strangers, one_to_one, weigh
-from fedleak.attacks.deanonymize.whiten import templates, variation
+from fedleak.attacks.deanonymize.wccn import templates, variation
 from fedleak.attacks.deanonymize.words import counts, likelihood
 from fedleak.attacks.features import unit
 from fedleak.attacks.shadow import WHOLE, halves, rebuilt, retrain
@@ -29,7 +29,7 @@ from fedleak.pipeline.stages import train
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import parse
 from fedleak.population.population import Examples
-from fedleak.score.tally import average_precision
+from fedleak.score.permutation import average_precision
 from fedleak.testing import planted_trace
 from fedleak.views.adversaries import ANONYMOUS_SERVER, SERVER, Adversary
 from fedleak.views.view import View

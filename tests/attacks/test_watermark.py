@@ -10,7 +10,7 @@ import pytest
 
 from fedleak.attacks.records.baseline import ExposureBaseline
 from fedleak.attacks.records.eavesdrop import Eavesdrop, spearman
-from fedleak.attacks.records.following import followed
+from fedleak.attacks.records.exposure_history import followed
 from fedleak.attacks.records.scoring import Scores
 from fedleak.attacks.records.watermark import Watermark, watermarks
 from fedleak.errors import AttackError, NotVisible

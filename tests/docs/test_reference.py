@@ -13,7 +13,7 @@ from fedleak.cli.main import EXIT_CODES, cli
 from fedleak.plan.read import read
 from fedleak.plan.reference import reference
 from fedleak.plan.shipped import find
-from fedleak.report.words import run_label
+from fedleak.report.formatting import run_label
 from fedleak.views.adversaries import everyone
 from fedleak.views.matrix import matrix
 

@@ -8,7 +8,7 @@ import numpy as np
 from small_runs import PLAN, SIZES, run, small_model, some, some_devices
 
 from fedleak.defences.rand_aug import RandomAugmentation
-from fedleak.federation.price import Clock, local_steps, matched_round
+from fedleak.federation.cost import Clock, local_steps, matched_round
 
 
 def test_a_run_that_mixes_in_data_reaches_the_undefended_steps_earlier() -> None:

@@ -11,7 +11,7 @@ from small_runs import PLAN, run, same, small_model, some_devices
 from fedleak.core import Task, UserId, rng_for
 from fedleak.errors import PlanError
 from fedleak.federation.federation import Device, initial
-from fedleak.federation.joined import ClassGan, Joined
+from fedleak.federation.gan_client import ClassGan, Joined
 from fedleak.federation.model import Signature
 from fedleak.federation.models.cnn import Cnn
 from fedleak.federation.tampering import Isolation, Tampering, victims

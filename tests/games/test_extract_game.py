@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedleak.attacks.records.candidate_search import presence
 from fedleak.attacks.records.eavesdrop import Eavesdrop
-from fedleak.attacks.records.searching import presence
 from fedleak.attacks.records.strong import EavesdropStrong
 from fedleak.errors import AttackError
 from fedleak.games.extract import Extract, RecordQuestions

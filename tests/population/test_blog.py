@@ -16,9 +16,9 @@ from fedleak.core import Task, rng_for
 from fedleak.errors import DataError
 from fedleak.plan.plan import PopulationPlan
 from fedleak.population import fingerprint
+from fedleak.population.data_quality import twin_groups
 from fedleak.population.datasets.blog import Blog
 from fedleak.population.datasets.blog_corpus import read
-from fedleak.population.examine import twin_groups
 from fedleak.population.prepare import prepare
 
 WORDS = [f"{a}{b}" for a in ("ba", "do", "ki", "lu", "mo") for b in ("ra", "se", "ti", "vo", "nu")]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from fedleak.population import fingerprint
+from fedleak.population.data_quality import twin_groups
 from fedleak.population.datasets.digits import Digits
-from fedleak.population.examine import twin_groups
 
 
 def test_digits_have_the_announced_shape_and_range() -> None:

@@ -8,7 +8,7 @@ from people import crowd, numbers, user
 
 from fedleak.errors import DataError
 from fedleak.plan.plan import PopulationPlan
-from fedleak.population.examine import examine, twin_groups, usable_times
+from fedleak.population.data_quality import examine, twin_groups, usable_times
 
 
 def twins() -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from fedleak.score.guarded import Effect, Failure, Promise, Promised, Tradeoff
+from fedleak.score.defence_results import Effect, Failure, Promise, Promised, Tradeoff
 from fedleak.score.result import Audit, Detail, Finding, PerUser, Score, Threat, Untested, Utility
 from fedleak.score.tradeoff import Price, tradeoffs
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from fedleak.errors import TraceError
 from fedleak.report import results_file
-from fedleak.score import guarded, result
+from fedleak.score import result
 from fedleak.score.result import SCHEMA, Audit, Detail, Finding, PerUser, Score, Threat, Untested, Utility
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "results.md"
@@ -220,7 +220,7 @@ def test_a_missing_result_says_what_to_run(tmp_path: Path) -> None:
 
 def test_the_reference_documents_every_key() -> None:
     reference = REFERENCE.read_text()
-    structs = [getattr(room, name) for room in (result, guarded) for name in room.__all__ if name != "SCHEMA"]
+    structs = [getattr(room, name) for room in (result, defence_results) for name in room.__all__ if name != "SCHEMA"]
     for struct in structs:
         section = reference.split(f"\n## {struct.__name__}\n")[1].split("\n## ")[0]
         documented = re.findall(r"^\| `(\w+)` \|", section, flags=re.MULTILINE)

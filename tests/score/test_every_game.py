@@ -11,8 +11,8 @@ from played_games import attribute, match, open_world, people, profile
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from fedleak.errors import AttackError
+from fedleak.score.binary import dealt
 from fedleak.score.score import Measured, Played, applies, measure
-from fedleak.score.yes_no import dealt
 
 EVERY = [
     (match, "ap"),

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from fedleak.core import FloatArray, IntArray, rng_for
-from fedleak.score.garbage import garbage
 from fedleak.score.grids import grids
 from fedleak.score.judge import judge
-from fedleak.score.pictures import inception, quality
+from fedleak.score.reconstruction import inception, quality
 from fedleak.score.score import Measured, Played, measure
+from fedleak.score.unreadable_images import garbage
 from fedleak.testing.portraits import CLIENTS, SHAPE, write_pictures
 from fedleak.trace.truth import Truth
 

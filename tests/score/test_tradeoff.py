@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedleak.score.guarded import Tradeoff
+from fedleak.score.defence_results import Tradeoff
 from fedleak.score.result import Score, Utility
 from fedleak.score.tradeoff import Price, tradeoffs
 

@@ -16,7 +16,7 @@ import numpy as np
 from msgspec import Meta
 
 from fedleak.analyses.analysis import closing
-from fedleak.analyses.courses import SIGNALS, Course, course
+from fedleak.analyses.exposure_timeline import SIGNALS, Course, course
 from fedleak.attacks.records.eavesdrop import spearman
 from fedleak.attacks.records.scoring import Scores
 from fedleak.attacks.records.significance import against_permuted, contrasts, holm, named_by_accident

@@ -22,8 +22,8 @@ from fedleak.pipeline.runs import Run, runs
 from fedleak.pipeline.stages import Progress
 from fedleak.plan.plan import Plan
 from fedleak.score.interval import by_user
+from fedleak.score.permutation import average_precision
 from fedleak.score.result import Analysis, Figure, Series
-from fedleak.score.tally import average_precision
 from fedleak.views.view import View
 
 __all__ = ["Bias"]

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from msgspec import Meta
 
 from fedleak.analyses.analysis import closing, vary
-from fedleak.analyses.points import layer_of
+from fedleak.analyses.feature_space import layer_of
 from fedleak.core import number, rng_for
 from fedleak.pipeline import stages
 from fedleak.pipeline.runs import runs

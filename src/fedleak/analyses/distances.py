@@ -12,7 +12,7 @@ from msgspec import Meta
 from scipy.spatial.distance import cdist
 
 from fedleak.analyses.analysis import closing, vary
-from fedleak.analyses.points import Points, layer_of, of_data, of_updates
+from fedleak.analyses.feature_space import Points, layer_of, of_data, of_updates
 from fedleak.core import number, rng_for
 from fedleak.pipeline import stages
 from fedleak.pipeline.runs import runs

@@ -18,10 +18,10 @@ import numpy.typing as npt
 from msgspec import Meta
 
 from fedleak.analyses.analysis import OfAttack, base_game, closing, doubling, play, vary
-from fedleak.attacks.records.following import followed, language
+from fedleak.attacks.records.candidate_search import Searching, spread
+from fedleak.attacks.records.exposure_history import followed, language
 from fedleak.attacks.records.format_search import Space
 from fedleak.attacks.records.rank import ranks
-from fedleak.attacks.records.searching import Searching, spread
 from fedleak.core import rng_for
 from fedleak.errors import PlanError, did_you_mean
 from fedleak.games.extract import RecordQuestions

@@ -31,7 +31,7 @@ from fedleak.analyses.analysis import (
     table,
     vary,
 )
-from fedleak.analyses.points import Raw
+from fedleak.analyses.feature_space import Raw
 from fedleak.core import IntArray, Layer, rng_for
 from fedleak.errors import TraceError
 from fedleak.federation.federation import Round, devices

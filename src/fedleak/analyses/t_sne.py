@@ -14,7 +14,7 @@ from sklearn.manifold import TSNE
 from threadpoolctl import threadpool_limits
 
 from fedleak.analyses.analysis import closing, measured, said, vary
-from fedleak.analyses.points import Points, layer_of, of_data, of_updates
+from fedleak.analyses.feature_space import Points, layer_of, of_data, of_updates
 from fedleak.core import FloatArray, rng_for
 from fedleak.errors import AttackError
 from fedleak.pipeline import stages

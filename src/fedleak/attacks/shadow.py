@@ -19,7 +19,7 @@ from fedleak.errors import AttackError, PlanError
 from fedleak.federation.engines.batches import Pool
 from fedleak.federation.engines.embedded import Embedded, one_thread
 from fedleak.federation.model import Model, Signature
-from fedleak.federation.sending import sent as leaving
+from fedleak.federation.update_pipeline import sent as leaving
 from fedleak.plan.configure import configure
 from fedleak.plan.plan import FederationPlan
 from fedleak.population.population import Examples

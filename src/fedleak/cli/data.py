@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from fedleak import registry
-from fedleak.population.where import status
+from fedleak.population.sources import status
 
 __all__ = ["command"]
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from msgspec import Meta
 
-from fedleak.defences.touching import touched
+from fedleak.defences.activation_hooks import touched
 from fedleak.federation.hooks import Defence, Loss
 
 __all__ = ["EmbeddingNoise"]

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from fedleak.defences.touching import touched
+from fedleak.defences.activation_hooks import touched
 from fedleak.federation.hooks import Defence, Loss
 from fedleak.federation.models.char_lm import drop
 

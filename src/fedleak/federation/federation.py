@@ -20,8 +20,8 @@ from fedleak.federation.engines.embedded import Embedded, Rngs, one_thread
 from fedleak.federation.hooks import Defence
 from fedleak.federation.loss import task_of
 from fedleak.federation.model import Model
-from fedleak.federation.sending import finite, sent
 from fedleak.federation.tampering import NOTHING, Isolation, Tampering
+from fedleak.federation.update_pipeline import finite, sent
 from fedleak.plan.plan import FederationPlan
 from fedleak.population.population import Examples, Share
 

@@ -3,7 +3,7 @@
 - Isolation (Song et al., 2020, section V-D): a device is given a model that only its own updates move. It starts as the
   shared model does; the shared model goes on without it.
 - Joining: a device of the adversary's own, whose data is made anew each round from the shared model
-  (`fedleak.federation.joined` has the one of Hitaj et al., 2017).
+  (`fedleak.federation.gan_client` has the one of Hitaj et al., 2017).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import numpy as np
 from fedleak.core import UserId, rng_for
 from fedleak.errors import PlanError
 from fedleak.federation.federation import Device
-from fedleak.federation.joined import ClassGan, Joined
+from fedleak.federation.gan_client import ClassGan, Joined
 from fedleak.federation.model import Model
 from fedleak.federation.tampering import Isolation, Tampering, victims
 from fedleak.plan.configure import plain

@@ -16,8 +16,8 @@ from fedleak.games.game import Asked, Claims
 from fedleak.pipeline.jobs import Tick
 from fedleak.pipeline.runs import Run, digest, facts
 from fedleak.score.assemble import settings_key
+from fedleak.score.permutation import derangement
 from fedleak.score.score import Played
-from fedleak.score.tally import derangement
 from fedleak.trace.files import private_folder, read_whole, write_atomic
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace

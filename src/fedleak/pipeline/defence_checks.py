@@ -11,7 +11,7 @@ from fedleak.pipeline.stages import Progress
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import merged, parse
 from fedleak.score.assemble import described
-from fedleak.score.guarded import Effect, Promised
+from fedleak.score.defence_results import Effect, Promised
 from fedleak.score.promises import promises
 from fedleak.trace.reader import Trace
 

@@ -21,8 +21,8 @@ from fedleak.plan.plan import Plan
 from fedleak.plan.read import parse
 from fedleak.report import html, results_file
 from fedleak.score.assemble import RunResult, assemble, described, settings_key
+from fedleak.score.defence_results import Effect
 from fedleak.score.effects import effect
-from fedleak.score.guarded import Effect
 from fedleak.score.result import Audit, Untested
 from fedleak.trace.lock import locked
 

@@ -25,7 +25,7 @@ from fedleak.plan.plan import Plan
 from fedleak.plan.read import merged, parse, toml
 from fedleak.report import results_file
 from fedleak.score.assemble import described
-from fedleak.score.guarded import Failure
+from fedleak.score.defence_results import Failure
 from fedleak.score.result import Audit
 from fedleak.trace.lock import locked
 

@@ -11,10 +11,10 @@ import numpy as np
 
 from fedleak.core import Layout
 from fedleak.errors import PlanError, did_you_mean
+from fedleak.federation.cost import Clock, local_steps, matched_round
 from fedleak.federation.federation import Device, defended, devices, initial, train
 from fedleak.federation.hooks import hidden
 from fedleak.federation.model import Input, Model, Signature
-from fedleak.federation.price import Clock, local_steps, matched_round
 from fedleak.federation.utility import centralised, chance, evaluate, metric_of, nearest
 from fedleak.pipeline.active_adversary import resumed, tamper
 from fedleak.pipeline.runs import Run, Tick, facts
@@ -23,7 +23,7 @@ from fedleak.plan.plan import Plan
 from fedleak.population.population import Examples
 from fedleak.population.prepare import Prepared, prepare
 from fedleak.score.assemble import Facts
-from fedleak.score.guarded import Promise
+from fedleak.score.defence_results import Promise
 from fedleak.score.promises import promises
 from fedleak.score.result import Finding
 from fedleak.trace.evidence import Evidence

@@ -14,9 +14,9 @@ from fedleak import registry
 from fedleak.core import words
 from fedleak.errors import PlanError, did_you_mean
 from fedleak.plan.alternatives import parts, written_out
+from fedleak.plan.capabilities import granted
 from fedleak.plan.configure import configure, convert, plain
 from fedleak.plan.plan import AuditPlan, FederationPlan, Plan, PopulationPlan, RecordPlan
-from fedleak.plan.powers import granted
 from fedleak.plan.together import check_together
 
 __all__ = ["read", "parse"]

@@ -9,7 +9,7 @@ import numpy as np
 from fedleak.core import Task
 from fedleak.errors import DataError
 from fedleak.population import fingerprint
-from fedleak.population.examine import Finding
+from fedleak.population.data_quality import Finding
 from fedleak.population.population import Examples, Population, Share
 
 __all__ = ["check", "without_users"]

@@ -13,12 +13,12 @@ from fedleak.core import Task, UserId, rng_for
 from fedleak.errors import DataError
 from fedleak.plan.plan import InjectPlan, PopulationPlan
 from fedleak.population import background as public_data
-from fedleak.population import examine, splits, traits
-from fedleak.population.draw import Draw
-from fedleak.population.examine import Examined, Finding
+from fedleak.population import data_quality, splits, traits
+from fedleak.population.data_quality import Examined, Finding
 from fedleak.population.inject import inject as injected
 from fedleak.population.population import Dataset, Examples, Population, Records, Share, User
 from fedleak.population.redeal import redeal
+from fedleak.population.sampling import Draw
 from fedleak.population.splits import Split
 
 __all__ = ["Prepared", "Finding", "prepare"]
@@ -58,7 +58,7 @@ def prepare(
     """
     population = dataset.load(seed)
     _check(population, plan)
-    examined = examine.examine(population.users, plan)
+    examined = data_quality.examine(population.users, plan)
     own = {user.id: user.examples for user in examined.users}
     test_share = plan.test_share if population.test is None else 0.0
     # Chosen before users are re-dealt, so that the control is split as the run is.

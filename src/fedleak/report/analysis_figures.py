@@ -7,9 +7,9 @@ from functools import partial
 
 from markupsafe import Markup
 
+from fedleak.report.formatting import column, number, printable
 from fedleak.report.plots import LETTER, Mark, grid, legend, marks, point, scale, spread, value_axis
 from fedleak.report.svg import WIDTH, Axis, Box, el, figure, path, shorten
-from fedleak.report.words import column, number, printable
 from fedleak.score.result import Figure, Series
 
 __all__ = ["draw"]

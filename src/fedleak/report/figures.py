@@ -8,10 +8,10 @@ from typing import TypeVar
 import numpy as np
 from markupsafe import Markup
 
+from fedleak.report.formatting import interval, number, printable
 from fedleak.report.metrics import metric_name
-from fedleak.report.reading import Scene, leaks
+from fedleak.report.summary import Scene, leaks
 from fedleak.report.svg import WIDTH, Axis, Box, el, figure, frame, path, shorten
-from fedleak.report.words import interval, number, printable
 from fedleak.score.result import Detail, Score
 
 __all__ = ["comparison", "per_user", "precision_recall", "confusion", "null_distribution", "claims"]

@@ -16,9 +16,18 @@ import jinja2
 import msgspec
 from markupsafe import Markup
 
-from fedleak.report import analysis_figures, figures, gaps, metrics, reading, telling, tradeoff, words
-from fedleak.report.reading import Run, Scene, scenes
-from fedleak.score.guarded import Effect, Promise
+from fedleak.report import (
+    analysis_figures,
+    figures,
+    formatting,
+    linkability_figure,
+    metrics,
+    sentences,
+    summary,
+    tradeoff,
+)
+from fedleak.report.summary import Run, Scene, scenes
+from fedleak.score.defence_results import Effect, Promise
 from fedleak.score.records import PLACES
 from fedleak.score.result import Analysis, Audit, Detail, Figure, Grid, PerRecord, PerUser, PerValue, Quality, Score
 from fedleak.trace.files import private_folder, write_atomic
@@ -72,8 +81,8 @@ def render(audit: Audit) -> str:
         analyses=[_analysis(analysis, f"n{position}") for position, analysis in enumerate(audit.analyses)],
         metrics=metrics.definitions(audit.scores),
         controls=metrics.control_definitions(audit.scores),
-        exceeded=reading.over_limit(audit.scores),
-        failures=reading.failed(audit),
+        exceeded=summary.over_limit(audit.scores),
+        failures=summary.failed(audit),
         changes=_changes(audit),
         price_columns=tradeoff.COLUMNS,
         resolved=msgspec.json.format(msgspec.json.encode(audit.resolved), indent=2).decode(),
@@ -91,15 +100,15 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         # A name must not reach the page with characters that a browser acts on instead of showing.
         finalize=lambda value: (
-            value if isinstance(value, Markup) or not isinstance(value, str) else words.printable(value)
+            value if isinstance(value, Markup) or not isinstance(value, str) else formatting.printable(value)
         ),
     )
     environment.filters.update(
-        number=words.number,
-        percent=words.percent,
-        times=words.times,
-        interval=words.interval,
-        setting=words.setting,
+        number=formatting.number,
+        percent=formatting.percent,
+        times=formatting.times,
+        interval=formatting.interval,
+        setting=formatting.setting,
         most=lambda rows: rows[:_MOST_RECORDS],
         metric=lambda score: metrics.metric_name(score.metric, score.game),
         spaced=lambda name: str(name).replace("_", " "),
@@ -110,27 +119,27 @@ def _environment() -> jinja2.Environment:
 def _scene(scene: Scene, name: str, audit: Audit) -> Mapping[str, Any]:
     """Everything the template says about one adversary and one game."""
     best = scene.undefended.strongest(scene.metric) if scene.undefended else None
-    held, control = reading.control_held(scene)
+    held, control = summary.control_held(scene)
     weighed = next((t for t in audit.tradeoffs if (t.adversary, t.game) == (scene.adversary, scene.game)), None)
     utility = next((run.utility for run in scene.runs if run.utility is not None), None)
     return {
         "name": name,
         "scene": scene,
         "best": best,
-        "big": telling.big(scene.undefended, best) if best and scene.undefended else "",
-        "columns": telling.columns(scene),
-        "leaks": reading.leaks,
-        "verdict": reading.verdict,
-        "found": telling.found(scene.undefended, scene.metric) if scene.undefended else "",
+        "big": sentences.big(scene.undefended, best) if best and scene.undefended else "",
+        "columns": sentences.columns(scene),
+        "leaks": summary.leaks,
+        "verdict": summary.verdict,
+        "found": sentences.found(scene.undefended, scene.metric) if scene.undefended else "",
         "utility": utility,
         "higher_is_better": utility is None or utility.higher_is_better,
         "control_held": held,
         "control": control,
-        "helped": [(run, reading.helped(scene, run)) for run in scene.defended],
+        "helped": [(run, summary.helped(scene, run)) for run in scene.defended],
         "weighed": weighed,
         "trade_off": analysis_figures.draw(f"{name}-trade", tradeoff.figure(weighed)) if weighed else None,
         "prices": tradeoff.rows(weighed) if weighed else [],
-        "gaps": analysis_figures.draw(f"{name}-gaps", apart) if (apart := gaps.figure(scene)) else None,
+        "gaps": analysis_figures.draw(f"{name}-gaps", apart) if (apart := linkability_figure.figure(scene)) else None,
         "comparison": figures.comparison(f"{name}-compare", scene),
         "attacks": [(attack, _evidence(scene, attack, f"{name}-a{i}")) for i, attack in enumerate(scene.attacks)],
     }
@@ -138,12 +147,15 @@ def _scene(scene: Scene, name: str, audit: Audit) -> Mapping[str, Any]:
 
 def _changes(audit: Audit) -> list[tuple[Effect, str, list[tuple[Promise, str]]]]:
     """What each defence changes and promises."""
-    given = {words.run_label(one.defence, None): one.promises for one in audit.promises}
+    given = {formatting.run_label(one.defence, None): one.promises for one in audit.promises}
     return [
         (
             one,
             tradeoff.changes(one),
-            [(promise, tradeoff.promise(promise)) for promise in given.get(words.run_label(one.defence, None), [])],
+            [
+                (promise, tradeoff.promise(promise))
+                for promise in given.get(formatting.run_label(one.defence, None), [])
+            ],
         )
         for one in audit.effects
     ]
@@ -254,7 +266,7 @@ def _answers(name: str, detail: Detail) -> Markup | None:
 
 def _analysis(analysis: Analysis, name: str) -> Mapping[str, Any]:
     """An analysis with its figures drawn and its numbers written."""
-    written = [words.column(values) for values in zip(*analysis.rows, strict=True)]
+    written = [formatting.column(values) for values in zip(*analysis.rows, strict=True)]
     return {
         "analysis": analysis,
         "figures": [(f.title, analysis_figures.draw(f"{name}-{i}", f)) for i, f in enumerate(analysis.figures)],

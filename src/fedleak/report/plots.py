@@ -9,8 +9,8 @@ from itertools import pairwise
 
 from markupsafe import Markup
 
+from fedleak.report.formatting import printable
 from fedleak.report.svg import WIDTH, Axis, Box, el, labels, shorten
-from fedleak.report.words import printable
 
 __all__ = ["LETTER", "Mark", "Scale", "marks", "point", "scale", "value_axis", "grid", "legend", "spread"]
 

@@ -9,8 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from fedleak.report import tradeoff
+from fedleak.report.formatting import column, interval, number, printable, run_label
 from fedleak.report.metrics import kind_of, short_name
-from fedleak.report.reading import (
+from fedleak.report.sentences import Column, columns, found
+from fedleak.report.summary import (
     Run,
     Scene,
     compared,
@@ -22,9 +24,7 @@ from fedleak.report.reading import (
     scenes,
     verdict,
 )
-from fedleak.report.telling import Column, columns, found
-from fedleak.report.words import column, interval, number, printable, run_label
-from fedleak.score.guarded import Effect, Promised, Tradeoff
+from fedleak.score.defence_results import Effect, Promised, Tradeoff
 from fedleak.score.result import Analysis, Audit, Score, Utility
 
 __all__ = ["show", "show_analysis", "show_checks"]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from fedleak.report.formatting import epsilon, number, run_label
 from fedleak.report.metrics import metric_name
-from fedleak.report.words import epsilon, number, run_label
-from fedleak.score.guarded import Effect, Promise, Setting, Tradeoff
+from fedleak.score.defence_results import Effect, Promise, Setting, Tradeoff
 from fedleak.score.result import Figure, Series
 
 __all__ = ["COLUMNS", "figure", "rows", "changes", "promise"]

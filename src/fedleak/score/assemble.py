@@ -17,9 +17,9 @@ from fedleak.core import Power, Sight
 from fedleak.plan.configure import plain
 from fedleak.plan.plan import Plan
 from fedleak.score.controls import warnings
+from fedleak.score.defence_results import Effect, Promise, Promised
 from fedleak.score.detail import detail
-from fedleak.score.guarded import Effect, Promise, Promised
-from fedleak.score.pictures import quality
+from fedleak.score.reconstruction import quality
 from fedleak.score.result import Audit, Detail, Finding, Score, Threat, Untested, Utility
 from fedleak.score.score import Measured, Played, applies, measure, verdict
 from fedleak.score.tradeoff import Price, tradeoffs

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from fedleak.score import naming, records, traits
+from fedleak.score import identification, records, traits
+from fedleak.score.attack_result import Played
 from fedleak.score.grids import grids
-from fedleak.score.played import Played
+from fedleak.score.permutation import average_precision, top
 from fedleak.score.ranking import Weights
 from fedleak.score.result import Claims, Detail, PerUser, PerValue
-from fedleak.score.tally import average_precision, top
 
 __all__ = ["detail"]
 
@@ -34,7 +34,7 @@ def detail(played: Played, labels: Mapping[str, Any], null: Weights) -> Detail:
 
 
 def _identify(played: Played) -> dict[str, Any]:
-    people = naming.people(played)
+    people = identification.people(played)
     ap = average_precision(played.claims, played.right, people)
     answered = top(played.claims, played.right, 1, people).table.T  # (true user, answered user): share of updates
     counts = np.bincount(played.right, minlength=people)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedleak.core import Sight, words
-from fedleak.score.guarded import Effect
+from fedleak.score.defence_results import Effect
 from fedleak.trace.reader import Trace
 
 __all__ = ["effect"]

@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image
 
 from fedleak.core import FloatArray
-from fedleak.score.played import Played
+from fedleak.score.attack_result import Played
 from fedleak.score.result import Grid
 
 __all__ = ["grids"]

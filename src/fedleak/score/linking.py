@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from fedleak.core import rng_for
 from fedleak.errors import AttackError
+from fedleak.score.attack_result import Measured, Played, measured, pooled
+from fedleak.score.identification import by_tally
 from fedleak.score.interval import by_resample
-from fedleak.score.naming import by_tally
-from fedleak.score.played import Measured, Played, measured, pooled
-from fedleak.score.tally import Tally, derangement, top
+from fedleak.score.permutation import Tally, derangement, top
 
 __all__ = ["found_again", "matched", "asked"]
 

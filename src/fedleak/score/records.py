@@ -16,11 +16,11 @@ import numpy.typing as npt
 
 from fedleak.core import IntArray, rng_for
 from fedleak.games.game import Claims
+from fedleak.score.attack_result import Measured, Played, measured, pooled
 from fedleak.score.interval import by_user
-from fedleak.score.played import Measured, Played, measured, pooled
+from fedleak.score.permutation import derangement
 from fedleak.score.ranking import Weights
 from fedleak.score.result import PerRecord
-from fedleak.score.tally import derangement
 
 __all__ = ["PLACES", "top", "distance", "extracted", "attributed", "any_found", "near", "edit_distances", "tabled"]
 

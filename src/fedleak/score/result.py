@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from fedleak.score.guarded import Effect, Failure, Promised, Tradeoff
+from fedleak.score.defence_results import Effect, Failure, Promised, Tradeoff
 
 __all__ = [
     "SCHEMA",

@@ -9,8 +9,8 @@ from typing import Protocol
 from fedleak.core import number
 from fedleak.errors import AttackError, did_you_mean
 from fedleak.games.link import GAPS
-from fedleak.score import linking, naming, pictures, records, traits, yes_no
-from fedleak.score.played import Measured, Played
+from fedleak.score import binary, identification, linking, reconstruction, records, traits
+from fedleak.score.attack_result import Measured, Played
 
 __all__ = ["Played", "Measured", "measure", "applies", "verdict"]
 
@@ -23,25 +23,25 @@ class Metric(Protocol):
         ...
 
 
-_PAIRS: Mapping[str, Metric] = {"ap": yes_no.average_precision, "auc": yes_no.auc}
+_PAIRS: Mapping[str, Metric] = {"ap": binary.average_precision, "auc": binary.auc}
 _METRICS: Mapping[str, Mapping[str, Metric]] = {
     "identify": {
-        "ap": naming.average_precision,
-        "top1": partial(naming.top, 1),
-        "top5": partial(naming.top, 5),
-        "unseen": naming.unseen,
+        "ap": identification.average_precision,
+        "top1": partial(identification.top, 1),
+        "top5": partial(identification.top, 5),
+        "unseen": identification.unseen,
     },
     "match": _PAIRS,
     "link": {
         **{f"gap{gap}": partial(linking.found_again, gap) for gap in GAPS},
         "matched": linking.matched,
-        "auc": yes_no.auc,
+        "auc": binary.auc,
     },
     "cross-modal": _PAIRS,
     "profile": {
-        "ap": yes_no.average_precision,
-        "p5": partial(yes_no.precision_at, 5),
-        "p10": partial(yes_no.precision_at, 10),
+        "ap": binary.average_precision,
+        "p5": partial(binary.precision_at, 5),
+        "p10": partial(binary.precision_at, 10),
     },
     "attribute": {"top1": traits.top1, "ap": traits.average_precision},
     "extract": {
@@ -50,7 +50,11 @@ _METRICS: Mapping[str, Mapping[str, Metric]] = {
         "extracted": records.extracted,
         "attributed": records.attributed,
     },
-    "reconstruct": {"nearest": pictures.nearest, "specific": pictures.specific, "property": pictures.of_property},
+    "reconstruct": {
+        "nearest": reconstruction.nearest,
+        "specific": reconstruction.specific,
+        "property": reconstruction.of_property,
+    },
 }
 
 
@@ -76,8 +80,8 @@ def applies(played: Sequence[Played], metric: str) -> bool:
     if metric == "attributed":
         return records.any_found(played)
     if metric == "property":
-        return pictures.has_property(played)
-    return metric != "unseen" or all(naming.open_world(one) for one in played)
+        return reconstruction.has_property(played)
+    return metric != "unseen" or all(identification.open_world(one) for one in played)
 
 
 def verdict(measured: Measured, *, distance: bool = False) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from fedleak.core import number
-from fedleak.score.guarded import Setting, Tradeoff
+from fedleak.score.defence_results import Setting, Tradeoff
 from fedleak.score.result import Score
 
 __all__ = ["Price", "tradeoffs"]

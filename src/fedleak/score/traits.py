@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedleak.core import IntArray, rng_for
+from fedleak.score.attack_result import Measured, Played, groups, measured, pooled
+from fedleak.score.binary import dealt
 from fedleak.score.interval import by_resample, by_user, in_chunks
-from fedleak.score.played import Measured, Played, groups, measured, pooled
+from fedleak.score.permutation import hits
 from fedleak.score.ranking import Ranking, Weights
-from fedleak.score.tally import hits
-from fedleak.score.yes_no import dealt
 
 __all__ = ["top1", "average_precision", "answered"]
 

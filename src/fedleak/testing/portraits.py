@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fedleak.core import Params, Power, Task, UserId, rng_for
 from fedleak.federation.federation import Device, Round, devices, initial, train
-from fedleak.federation.joined import ClassGan, Joined
+from fedleak.federation.gan_client import ClassGan, Joined
 from fedleak.federation.model import Signature
 from fedleak.federation.models.strided import StridedCnn
 from fedleak.federation.tampering import NOTHING, Tampering

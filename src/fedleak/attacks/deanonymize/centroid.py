@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedleak.attacks.deanonymize.one_layer import OneLayer
+from fedleak.attacks.deanonymize.single_layer import OneLayer
 from fedleak.attacks.features import features, spread, unit
 from fedleak.core import FloatArray
 from fedleak.games.game import Questions

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from fedleak.attacks.deanonymize.one_layer import OneLayer
+from fedleak.attacks.deanonymize.single_layer import OneLayer
 from fedleak.attacks.features import features, labelled, spread
 from fedleak.attacks.network import Network, fit
 from fedleak.core import FloatArray, IntArray

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedleak.attacks.deanonymize.one_layer import OneLayer
+from fedleak.attacks.deanonymize.single_layer import OneLayer
 from fedleak.attacks.features import features, spread
 from fedleak.attacks.network import Network, fit
 from fedleak.core import FloatArray

@@ -8,10 +8,10 @@ from typing import Annotated, ClassVar
 import numpy as np
 from msgspec import Meta
 
+from fedleak.attacks.deanonymize.evidence_fusion import Trial, level_of_strangers, one_to_one, weigh
+from fedleak.attacks.deanonymize.layer_features import Read, read
 from fedleak.attacks.deanonymize.linking import Tried, agglomerate, alike, groups, outcomes, threshold
-from fedleak.attacks.deanonymize.reading import Read, read
-from fedleak.attacks.deanonymize.weighing import Trial, level_of_strangers, one_to_one, weigh
-from fedleak.attacks.deanonymize.whiten import templates, variation
+from fedleak.attacks.deanonymize.wccn import templates, variation
 from fedleak.attacks.deanonymize.words import likelihood
 from fedleak.attacks.features import spread
 from fedleak.core import FloatArray, IntArray, Power, Sight, Task

@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import Meta
 from sklearn.svm import LinearSVC
 
-from fedleak.attacks.deanonymize.one_layer import OneLayer
+from fedleak.attacks.deanonymize.single_layer import OneLayer
 from fedleak.attacks.features import features, spread
 from fedleak.core import FloatArray
 from fedleak.errors import AttackError

@@ -1,88 +1,94 @@
-"""A Siamese network that learns to name shadow clients and to tell pairs of them apart (Song et al., 2020, Fig. 4).
-
-Identification and verification share one embedding. Afterwards both heads are thrown away: the clients to be linked are
-others, and embeddings of length one are compared as they are (section VI-B1).
-"""
+"""The two attacks of Song et al. (2020): link by representatives, and, for comparison, by updates."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, TypeAlias
+from typing import Annotated, ClassVar
 
 import numpy as np
 import torch
 from msgspec import Meta
 from torch.nn import functional
 
-from fedleak.attacks.features import unit
-from fedleak.attacks.link.linker import Embed, Shadows
-from fedleak.attacks.match.siamese import draw
+from fedleak.attacks.link.base import Embed, Linker, Shadows, standardised
+from fedleak.attacks.link.representative_features import OfRepresentatives
+from fedleak.attacks.link.siamese_network import Joint, fit_joint
 from fedleak.attacks.network import dense
-from fedleak.core import FloatArray
-from fedleak.federation.engines.embedded import one_thread
+from fedleak.core import FloatArray, Params
+from fedleak.errors import AttackError
+from fedleak.federation.engines.embedded import tensors
+from fedleak.federation.model import Convolutional, Model
+from fedleak.views.view import View
 
-__all__ = ["Joint", "fit_joint"]
-
-Look: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
-"""Inputs -> embeddings, (rows, dims)."""
+__all__ = ["LinkRepresentatives", "LinkUpdates"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Joint:
-    """How the network is trained: as in the paper, but with noise on what it sees.
+class LinkRepresentatives(Joint, OfRepresentatives):
+    """Look at the representatives of an update through the shared model's own convolutions, trained on.
 
-    Shadow representatives are few and of other clients; without noise on them the network learns them by heart and
-    links nothing across many rounds.
+    The embedding begins as the shared model of the last round, which knows this kind of picture already, and an average
+    pool makes it small. A client's descriptor has a part for each class; where it has no data of a class it is empty.
     """
 
-    lr: Annotated[float, Meta(gt=0, description="learning rate of SGD with momentum 0.9")] = 1e-3
-    epochs: Annotated[int, Meta(ge=0, description="how often each shadow update is in a right and in a wrong pair")] = (
-        30
+    name: ClassVar[str] = "link-rep"
+    summary: ClassVar[str] = (
+        "a network compares the pictures that would have caused each update, after practising on made-up clients"
     )
-    batch: Annotated[int, Meta(ge=2, description="pairs in a step")] = 32
-    noise: Annotated[float, Meta(ge=0, description="of each input while training, in units of its spread")] = 0.5
+
+    pool: Annotated[int, Meta(ge=1, description="side of the maps that the average pool leaves")] = 3
+
+    def learn(self, view: View, model: Model, known: Shadows, rng: np.random.Generator) -> Embed:
+        """Go on training the last shared model's convolutions."""
+        if not isinstance(model, Convolutional):
+            raise AttackError(
+                f"{self.name} looks at pictures through the shared model's convolutions, and "
+                f"'{view.settings['model']}' has none; choose model 'cnn' or 'strided-cnn', or attack 'link-rep-cosine'"
+            )
+        last = model.layout[-1].name
+        weights = {
+            key: values.clone().requires_grad_()
+            for key, values in tensors(model, view.snapshot(view.rounds)).items()
+            if key.startswith("conv") and not key.startswith(f"{last}.")
+        }
+
+        def look(images: torch.Tensor) -> torch.Tensor:
+            rows, classes = images.shape[:2]
+            there = (images.flatten(2) != 0).any(2).flatten()
+            # Most clients have few classes: only what is there is looked at.
+            maps = model.features(weights, images.flatten(0, 1)[there].unsqueeze(0))[0]
+            pooled = functional.adaptive_avg_pool2d(maps, self.pool).flatten(1)
+            whole = torch.zeros(rows * classes, pooled.shape[1])
+            return whole.index_put((there.nonzero()[:, 0],), pooled).view(rows, -1)
+
+        return fit_joint(look, list(weights.values()), known, standardised, self, rng)
 
 
-def fit_joint(
-    look: Look,
-    weights: Sequence[torch.Tensor],
-    known: Shadows,
-    prepare: Embed,
-    settings: Joint,
-    rng: np.random.Generator,
-) -> Embed:
-    """Train `weights`, through which `look` sees, on the sum of both losses; `prepare` makes inputs of descriptions."""
-    order = np.argsort(known.who, kind="stable")
-    rows, who = torch.from_numpy(prepare(known.rows[order])), known.who[order]
-    names = torch.from_numpy(who)
-    spread = rows.std()
-    noise = torch.Generator().manual_seed(int(rng.integers(2**63)))
-    with one_thread():
-        with torch.no_grad():
-            dims = look(rows[:1]).shape[1]
-        naming, telling = dense(dims, int(who.max()) + 1, rng), dense(dims, 1, rng)
-        learnt = [*weights, *naming, *telling]
-        optimizer = torch.optim.SGD(learnt, lr=settings.lr, momentum=0.9)
-        for _ in range(settings.epochs):
-            first, second, same = (torch.from_numpy(column) for column in draw(who, rng))
-            for pairs in torch.split(torch.from_numpy(rng.permutation(len(same))), settings.batch):
-                chosen = torch.cat([first[pairs], second[pairs]])
-                seen = rows[chosen]
-                # What is not there (a class that a client has not) stays empty.
-                seen = seen + settings.noise * spread * torch.randn(seen.shape, generator=noise) * (seen != 0)
-                embedded = look(seen)
-                apart = torch.sub(*embedded.chunk(2)).square()
-                loss = functional.cross_entropy(functional.linear(embedded, *naming), names[chosen])
-                told = functional.linear(apart, *telling).squeeze(1)
-                loss = loss + functional.binary_cross_entropy_with_logits(told, same[pairs])
-                optimizer.zero_grad()
-                loss.backward()  # type: ignore[no-untyped-call]
-                optimizer.step()
+@dataclass(frozen=True, kw_only=True)
+class LinkUpdates(Joint, Linker):
+    """The paper's baseline: the update of the fully connected layer, average pooled, and a network of the same kind."""
 
-    def embed(asked: FloatArray) -> FloatArray:
-        with one_thread(), torch.no_grad():
-            parts = torch.split(torch.from_numpy(prepare(asked)), 64)
-            return unit(np.concatenate([look(part).numpy() for part in parts]))
+    name: ClassVar[str] = "link-update"
+    summary: ClassVar[str] = "a network compares the last layer of the updates, after practising on made-up clients"
 
-    return embed
+    width: Annotated[int, Meta(ge=1, description="numbers that the average pool leaves for each class")] = 64
+    hidden: Annotated[int, Meta(ge=1, description="units of the embedding")] = 128
+
+    def describe(self, view: View, model: Model, before: Params, updates: Params) -> FloatArray:
+        """The weights of the last layer, pooled along the inputs."""
+        last = model.layout[-1]
+        shape = dict(last.tensors).get("weight", ())
+        if len(shape) != 2:
+            raise AttackError(f"{self.name} needs a fully connected last layer; '{last.name}' is none")
+        rows = np.asarray(updates[last.name][:, last.span("weight")], dtype=np.float32).reshape(-1, *shape)
+        pooled = functional.adaptive_avg_pool1d(torch.from_numpy(rows), min(self.width, shape[1]))
+        return pooled.flatten(1).numpy()
+
+    def learn(self, view: View, model: Model, known: Shadows, rng: np.random.Generator) -> Embed:
+        """Train one layer from scratch: there is no model of updates to begin with."""
+        weights = dense(known.rows.shape[1], self.hidden, rng)
+
+        def look(rows: torch.Tensor) -> torch.Tensor:
+            return functional.elu(functional.linear(rows, *weights))
+
+        return fit_joint(look, weights, known, standardised, self, rng)

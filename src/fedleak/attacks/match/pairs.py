@@ -11,7 +11,7 @@ import torch
 from msgspec import Meta
 from torch.nn import functional
 
-from fedleak.attacks.deanonymize.one_layer import OneLayer
+from fedleak.attacks.deanonymize.single_layer import OneLayer
 from fedleak.attacks.features import layer_name, unit
 from fedleak.core import FloatArray, IntArray
 from fedleak.errors import AttackError

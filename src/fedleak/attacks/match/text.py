@@ -10,7 +10,7 @@ import torch
 from msgspec import Meta
 from torch.nn import functional
 
-from fedleak.attacks.deanonymize.one_layer import OneLayer
+from fedleak.attacks.deanonymize.single_layer import OneLayer
 from fedleak.attacks.features import layer_name, unit
 from fedleak.attacks.match.embedding import hashed, sentence
 from fedleak.attacks.match.pairs import PairDraw, PairNetwork, fit_pairs, labelled

@@ -10,7 +10,7 @@ import numpy as np
 from fedleak.attacks.shadow import model_of
 from fedleak.core import Power, Sight, Task
 from fedleak.errors import AttackError
-from fedleak.federation.joined import ClassGan
+from fedleak.federation.gan_client import ClassGan
 from fedleak.games.game import Claims, Questions
 from fedleak.games.reconstruct import PictureQuestions
 from fedleak.plan.configure import configure

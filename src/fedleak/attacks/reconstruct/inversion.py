@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from msgspec import Meta
 
-from fedleak.attacks.reconstruct.scene import Scene, turns
+from fedleak.attacks.reconstruct.victim_context import Scene, turns
 from fedleak.core import Power, Sight, Task
 from fedleak.federation.engines.embedded import one_thread, tensors
 from fedleak.games.game import Claims, Questions

@@ -10,10 +10,10 @@ from msgspec import Meta
 from scipy.optimize import linear_sum_assignment
 
 from fedleak.attacks.features import unit
-from fedleak.attacks.link.linker import Linker, standardised
-from fedleak.attacks.link.plain import LinkCosine, LinkRepresentativesCosine
+from fedleak.attacks.link.base import Linker, standardised
+from fedleak.attacks.link.cosine import LinkCosine, LinkRepresentativesCosine
 from fedleak.attacks.reconstruct.prior import MganPrior
-from fedleak.attacks.reconstruct.scene import Scene
+from fedleak.attacks.reconstruct.victim_context import Scene
 from fedleak.attacks.shadow import model_of
 from fedleak.core import IntArray, Sight
 from fedleak.games.game import Questions

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from msgspec import Meta
 
 from fedleak.attacks.reconstruct.discriminator import Discriminator
-from fedleak.attacks.reconstruct.scene import Portraits, Scene, turns
+from fedleak.attacks.reconstruct.victim_context import Portraits, Scene, turns
 from fedleak.core import FloatArray, IntArray
 from fedleak.federation.engines.embedded import one_thread
 

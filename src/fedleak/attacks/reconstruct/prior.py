@@ -11,7 +11,7 @@ from msgspec import Meta
 from fedleak.attacks.reconstruct.decoder import Mapped, learnt
 from fedleak.attacks.reconstruct.mgan import Loop, reconstruct
 from fedleak.attacks.reconstruct.representatives import Inversion
-from fedleak.attacks.reconstruct.scene import Scene, spread
+from fedleak.attacks.reconstruct.victim_context import Scene, spread
 from fedleak.core import Power, Sight, Task
 from fedleak.games.game import Claims, Questions
 from fedleak.trace.prior import Prior

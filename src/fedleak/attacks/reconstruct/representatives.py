@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from msgspec import Meta
 
 from fedleak.attacks.reconstruct.labels import present, slots
-from fedleak.attacks.reconstruct.minimise import adam, lbfgs
+from fedleak.attacks.reconstruct.optim import adam, lbfgs
 from fedleak.core import FloatArray, IntArray, Params
 from fedleak.errors import AttackError
 from fedleak.federation.engines.embedded import one_thread, tensors

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedleak.attacks.records.searching import Searching, named
+from fedleak.attacks.records.candidate_search import Searching, named
 from fedleak.core import Sight
 from fedleak.games.game import Claims, Questions
 from fedleak.trace.prior import Prior

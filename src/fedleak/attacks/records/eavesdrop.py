@@ -8,8 +8,8 @@ from typing import ClassVar
 import numpy as np
 from scipy.stats import rankdata
 
+from fedleak.attacks.records.candidate_search import Found, Searching, named, presence
 from fedleak.attacks.records.scoring import Scores
-from fedleak.attacks.records.searching import Found, Searching, named, presence
 from fedleak.core import IntArray, Sight
 from fedleak.games.extract import RecordQuestions
 from fedleak.games.game import Claims, Questions

@@ -16,11 +16,11 @@ from typing import Annotated, ClassVar
 import numpy as np
 from msgspec import Meta
 
+from fedleak.attacks.records.beam_search import contrasts, guided
+from fedleak.attacks.records.candidate_search import Searching, named, presence
 from fedleak.attacks.records.eavesdrop import spearman
-from fedleak.attacks.records.following import language
-from fedleak.attacks.records.guided import contrasts, guided
+from fedleak.attacks.records.exposure_history import language
 from fedleak.attacks.records.scoring import Scores, log_probabilities
-from fedleak.attacks.records.searching import Searching, named, presence
 from fedleak.core import Sight
 from fedleak.games.extract import RecordQuestions
 from fedleak.games.game import Claims, Questions

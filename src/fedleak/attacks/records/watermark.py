@@ -11,10 +11,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from fedleak.attacks.records.candidate_search import Found
 from fedleak.attacks.records.eavesdrop import Correlating
-from fedleak.attacks.records.following import followed
+from fedleak.attacks.records.exposure_history import followed
 from fedleak.attacks.records.scoring import Scores
-from fedleak.attacks.records.searching import Found
 from fedleak.core import Power, Sight
 from fedleak.errors import AttackError
 from fedleak.games.extract import RecordQuestions

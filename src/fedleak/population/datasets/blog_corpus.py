@@ -17,7 +17,7 @@ import msgspec
 
 from fedleak.core import UserId
 from fedleak.errors import DataError
-from fedleak.population import where
+from fedleak.population import sources
 from fedleak.population.datasets import rows as tables
 
 __all__ = ["Subset", "Post", "Corpus", "read"]
@@ -58,9 +58,9 @@ def read(subset: Subset) -> Corpus:
     """Read a subset, from the extracts if they are here, otherwise from the corpus as published."""
     extracts = (_EXTRACTS[subset], _BACKGROUND, _PEOPLE)
     try:
-        folder = where.find("blog", extracts)
+        folder = sources.find("blog", extracts)
     except DataError:
-        return _published(where.find("blog", (_PUBLISHED,)) / _PUBLISHED, subset)
+        return _published(sources.find("blog", (_PUBLISHED,)) / _PUBLISHED, subset)
     people = {}
     for row in tables.read(folder / _PEOPLE):
         people[UserId(row.text("user"))] = (row.text("gender"), int(row.number("age")))

@@ -17,8 +17,8 @@ from msgspec import Meta
 
 from fedleak.core import IntArray, Task, UserId, rng_for
 from fedleak.errors import DataError
-from fedleak.population import fingerprint, where
-from fedleak.population.datasets import pictures
+from fedleak.population import fingerprint, sources
+from fedleak.population.datasets import image_files
 from fedleak.population.population import Examples, Population, User
 
 __all__ = ["Faces"]
@@ -112,7 +112,7 @@ class Faces:
 
     def _read(self) -> npt.NDArray[np.float32]:
         """All pictures, (400, side, side), ten after ten by person."""
-        folder, (file,) = where.complete(self.name)
+        folder, (file,) = sources.complete(self.name)
         images = np.zeros((_PEOPLE * _EACH, self.side, self.side), dtype=np.float32)
         found = np.zeros(len(images), dtype=np.bool_)
         for name, content in _packed(folder / file):
@@ -122,7 +122,7 @@ class Faces:
             person, number = (int(part) - 1 for part in match.groups())
             if 0 <= person < _PEOPLE and 0 <= number < _EACH:
                 row = person * _EACH + number
-                images[row] = pictures.read(folder / file / name, self.side, colour=False, content=content)[0]
+                images[row] = image_files.read(folder / file / name, self.side, colour=False, content=content)[0]
                 found[row] = True
         if not found.all():
             raise DataError(

@@ -13,7 +13,7 @@ from msgspec import Meta
 from fedleak.core import Task, UserId
 from fedleak.errors import DataError
 from fedleak.population import fingerprint
-from fedleak.population.datasets import pictures
+from fedleak.population.datasets import image_files
 from fedleak.population.datasets import rows as tables
 from fedleak.population.datasets.rows import Row
 from fedleak.population.datasets.table import class_names
@@ -74,7 +74,7 @@ class ImageFolder:
         shape = (len(owned), 3 if self.colour else 1, self.size, self.size)
         x = np.zeros(shape, dtype=np.float32)
         for i, picture in enumerate(owned):
-            x[i] = pictures.read(picture.file, self.size, colour=self.colour)
+            x[i] = image_files.read(picture.file, self.size, colour=self.colour)
         rows = [picture.row for picture in owned if picture.row is not None]
         time = [row.days("time") for row in rows] if rows and "time" in rows[0].values else None
         album = [row.text("album") for row in rows] if rows and "album" in rows[0].values else None
@@ -101,9 +101,9 @@ def _pictures(folder: Path, root: Path, rows: Mapping[str, Row] | None) -> Itera
     for entry in _entries(folder, root):
         if entry.is_dir():
             for file in _entries(entry, root):
-                if file.suffix.lower() in pictures.ENDINGS:
+                if file.suffix.lower() in image_files.ENDINGS:
                     yield _labelled(file, root, rows, entry.name)
-        elif entry.suffix.lower() in pictures.ENDINGS:
+        elif entry.suffix.lower() in image_files.ENDINGS:
             yield _labelled(entry, root, rows, None)
 
 

@@ -14,7 +14,7 @@ from sklearn.datasets import load_digits
 
 from fedleak.core import IntArray, Task, UserId, rng_for
 from fedleak.errors import DataError
-from fedleak.population import fingerprint, where
+from fedleak.population import fingerprint, sources
 from fedleak.population.datasets.mnist_writers import read_idx
 from fedleak.population.population import Examples, Population, User
 
@@ -134,8 +134,8 @@ _Split = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64], npt.NDArray[np.fl
 
 
 def _mnist(dataset: str) -> _Split:
-    files: Sequence[str] = where.SOURCES[dataset].choices[0]
-    folder = where.find(dataset, files)
+    files: Sequence[str] = sources.SOURCES[dataset].choices[0]
+    folder = sources.find(dataset, files)
     train, train_y, test, test_y = (read_idx(folder / name) for name in files)
     for images, labels in ((train, train_y), (test, test_y)):
         if images.ndim != 3 or labels.ndim != 1 or len(images) != len(labels):

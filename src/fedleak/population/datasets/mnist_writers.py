@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from fedleak.core import Task, UserId, rng_for
 from fedleak.errors import DataError
-from fedleak.population import fingerprint, traits, where
+from fedleak.population import fingerprint, sources, traits
 from fedleak.population.population import Examples, Population, User
 
 __all__ = ["MnistWriters", "Writing", "read", "read_idx"]
@@ -101,8 +101,8 @@ class Writing:
 
 def read(dataset: str) -> tuple[Writing, Writing]:
     """Read MNIST's training and test digits with their writers, for the data set of this name."""
-    files = where.SOURCES[dataset].choices[0]
-    folder = where.find(dataset, files)
+    files = sources.SOURCES[dataset].choices[0]
+    folder = sources.find(dataset, files)
     train, train_y, test, test_y, train_rows, test_rows = (read_idx(folder / name) for name in files)
     _agree(folder / files[4], train_rows, train_y, train)
     test_rows = test_rows[: len(test_y)]

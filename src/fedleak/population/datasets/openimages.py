@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from fedleak.core import UserId
 from fedleak.errors import DataError
-from fedleak.population import where
+from fedleak.population import sources
 from fedleak.population.datasets import photos
 from fedleak.population.datasets import rows as tables
 from fedleak.population.datasets.photos import Photo
@@ -48,7 +48,7 @@ class OpenImages:
 
     def load(self, seed: int) -> Population:
         """Read the tables line by line, since they are far larger than what is used of them, then the pictures."""
-        folder, (images, labels, names, inside) = where.complete(self.name)
+        folder, (images, labels, names, inside) = sources.complete(self.name)
         here = {file.stem: file for file in sorted((folder / inside).glob("*.jpg")) if _ID.fullmatch(file.stem)}
         if not here:
             raise DataError(f"{folder / inside}: holds no pictures named <ImageID>.jpg; download some")

@@ -13,7 +13,7 @@ import numpy as np
 from fedleak.core import Task, UserId, rng_for
 from fedleak.errors import DataError
 from fedleak.population import fingerprint
-from fedleak.population.datasets import pictures
+from fedleak.population.datasets import image_files
 from fedleak.population.population import Examples, Population, User
 
 __all__ = ["Photo", "population"]
@@ -59,7 +59,7 @@ def population(
         if most is not None and len(photos) > most:
             kept = np.sort(rng_for(seed, "photos", user).permutation(len(photos))[:most])
             photos = [photos[i] for i in kept]
-        x = np.stack([pictures.read(photo.file, size, colour=True) for photo in photos])
+        x = np.stack([image_files.read(photo.file, size, colour=True) for photo in photos])
         y = np.zeros((len(photos), len(names)), dtype=np.float32)
         for row, photo in zip(y, photos, strict=True):
             row[[place[label] for label in photo.labels if label in place]] = 1

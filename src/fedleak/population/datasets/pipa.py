@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from fedleak.core import UserId
 from fedleak.errors import DataError
-from fedleak.population import where
+from fedleak.population import sources
 from fedleak.population.datasets import photos
 from fedleak.population.datasets import rows as tables
 from fedleak.population.datasets.json_lines import days, lines
@@ -67,7 +67,7 @@ class Pipa:
 
     def load(self, seed: int) -> Population:
         """Read the index, the owners, the labels and the pictures; a photograph without an owner is left out."""
-        folder, _ = where.complete(self.name)
+        folder, _ = sources.complete(self.name)
         owners = {
             line.photo.id: (UserId(line.photo.owner.nsid), days(line.photo.dates.taken))
             for line in lines(folder / _FLICKR, _Reply)

@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from fedleak.core import Task, UserId, rng_for
 from fedleak.errors import DataError
-from fedleak.population import fingerprint, text, where
+from fedleak.population import fingerprint, sources, text
 from fedleak.population.population import Examples, Population, User
 
 __all__ = ["Review", "Reviews", "Corpus", "MinReviews", "Length", "Background", "read", "population"]
@@ -57,7 +57,7 @@ class Reviews(ABC):
 
     def load(self, seed: int) -> Population:
         """Read the reviews; the seed decides only whose serve as background."""
-        folder, (name,) = where.complete(self.name)
+        folder, (name,) = sources.complete(self.name)
         file = folder / name
         corpus = read(lambda: self.who(file), lambda: self.what(file), self.min_reviews, self.background, seed)
         return population(corpus, self.vocabulary, self.length, self.name, self.source)

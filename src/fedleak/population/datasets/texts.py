@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fedleak.core import rng_for
 from fedleak.errors import DataError
-from fedleak.population import where
+from fedleak.population import sources
 from fedleak.population.datasets import blog_corpus
 from fedleak.population.datasets.blog_corpus import Post
 
@@ -67,11 +67,11 @@ def read(source: str, clients: int, size: int, test_size: int, seed: int) -> Tex
 
 def _corpus(source: str) -> list[str]:
     """The text of a corpus and, where it has one, its test set."""
-    choices = where.SOURCES[source].choices
+    choices = sources.SOURCES[source].choices
     for files in choices[:-1]:
         with contextlib.suppress(DataError):
-            return [_clean(source, _decode(where.find(source, files) / name)) for name in files]
-    return [_clean(source, _decode(where.find(source, choices[-1]) / name)) for name in choices[-1]]
+            return [_clean(source, _decode(sources.find(source, files) / name)) for name in files]
+    return [_clean(source, _decode(sources.find(source, choices[-1]) / name)) for name in choices[-1]]
 
 
 def _clean(source: str, text: str) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import Meta
 
 from fedleak.attacks.reconstruct.representatives import Inversion
-from fedleak.attacks.reconstruct.scene import Scene
+from fedleak.attacks.reconstruct.victim_context import Scene
 from fedleak.core import Power, Sight, Task
 from fedleak.games.game import Claims, Questions
 from fedleak.trace.prior import Prior

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedleak.attacks.deanonymize.lens import focus
+from fedleak.attacks.deanonymize.pca_projection import focus
 from fedleak.attacks.deanonymize.words import Words, words_of
 from fedleak.attacks.features import labelled
 from fedleak.attacks.shadow import rebuilt, retrain

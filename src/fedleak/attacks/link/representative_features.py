@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from msgspec import Meta
 
-from fedleak.attacks.link.linker import Linker
+from fedleak.attacks.link.base import Linker
 from fedleak.attacks.reconstruct.representatives import Inversion, representatives
 from fedleak.core import FloatArray, Params, rng_for
 from fedleak.errors import AttackError

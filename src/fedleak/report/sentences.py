@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
+from fedleak.report.formatting import number, percent, times
 from fedleak.report.metrics import kind_of, metric_name, short_name
-from fedleak.report.reading import Run, Scene, leaks
-from fedleak.report.words import number, percent, times
+from fedleak.report.summary import Run, Scene, leaks
 from fedleak.score.result import Score
 
 __all__ = ["Column", "found", "big", "columns"]

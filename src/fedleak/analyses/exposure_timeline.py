@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from fedleak.attacks.records.candidate_search import presence
 from fedleak.attacks.records.eavesdrop import Correlating, Eavesdrop, rank_sum, spearman
-from fedleak.attacks.records.following import followed
+from fedleak.attacks.records.exposure_history import followed
 from fedleak.attacks.records.scoring import Scores
-from fedleak.attacks.records.searching import presence
 from fedleak.attacks.records.watermark import Watermark
 from fedleak.core import IntArray
 from fedleak.games.extract import RecordQuestions

@@ -10,8 +10,8 @@ import numpy as np
 from fedleak.core import UserId, rng_for
 from fedleak.errors import DataError
 from fedleak.plan.plan import PopulationPlan
-from fedleak.population import examine
-from fedleak.population.examine import Examined, Finding
+from fedleak.population import data_quality
+from fedleak.population.data_quality import Examined, Finding
 from fedleak.population.population import Examples, Population, Share, User
 from fedleak.population.splits import Split
 
@@ -41,7 +41,7 @@ class Draw:
             why = "too little data to have some both in the prior and in private"
             if self.split.counts is not None:
                 why = "fewer examples of some class than everyone is to have"
-            self.findings.append(examine.few(sorted(self._undivided), self.plan, why))
+            self.findings.append(data_quality.few(sorted(self._undivided), self.plan, why))
         if len(found) < (self.plan.users or 2):
             self._too_few(len(found))
         size = self._prior_size(found)
@@ -53,7 +53,7 @@ class Draw:
                 size = min(len(share.prior) for share in found.values())
             else:
                 names = sorted(share.user.id for share in short.values())
-                self.findings.append(examine.few(names, self.plan, f"a prior of fewer than {size} examples"))
+                self.findings.append(data_quality.few(names, self.plan, f"a prior of fewer than {size} examples"))
                 found = {i: share for i, share in (*found.items(), *more.items()) if i not in short}
         self.shares = tuple(self._trimmed(found[i], size) for i in sorted(found))
         self._tell_sizes(found.values(), size)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from fedleak.report.formatting import interval, number, run_label, times
 from fedleak.report.metrics import metric_name
-from fedleak.report.words import interval, number, run_label, times
 from fedleak.score.controls import departure
 from fedleak.score.result import Audit, Detail, Score, Threat, Utility
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fedleak.games.link import GAPS
-from fedleak.report.reading import Scene
+from fedleak.report.summary import Scene
 from fedleak.score.result import Figure, Series
 
 __all__ = ["figure"]

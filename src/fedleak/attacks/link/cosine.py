@@ -8,8 +8,8 @@ from typing import Annotated, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from fedleak.attacks.link.linker import Linker
-from fedleak.attacks.link.seen import OfRepresentatives
+from fedleak.attacks.link.base import Linker
+from fedleak.attacks.link.representative_features import OfRepresentatives
 from fedleak.core import FloatArray, Params
 from fedleak.errors import AttackError, did_you_mean
 from fedleak.federation.model import Model

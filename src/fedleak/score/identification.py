@@ -9,12 +9,12 @@ import numpy as np
 
 from fedleak.core import rng_for
 from fedleak.games.identify import UNSEEN
-from fedleak.score import yes_no
+from fedleak.score import binary
+from fedleak.score.attack_result import Measured, Played, measured
 from fedleak.score.interval import by_user
-from fedleak.score.played import Measured, Played, measured
-from fedleak.score.tally import Tally
-from fedleak.score.tally import average_precision as average_precision_tally
-from fedleak.score.tally import top as top_tally
+from fedleak.score.permutation import Tally
+from fedleak.score.permutation import average_precision as average_precision_tally
+from fedleak.score.permutation import top as top_tally
 
 __all__ = ["average_precision", "top", "unseen", "open_world", "people", "by_tally"]
 
@@ -39,7 +39,7 @@ def unseen(played: Sequence[Played], *, level: float, permutations: int) -> Meas
         replace(one, claims=one.claims[:, -1:], right=(one.right == people(one)).astype(np.int64), options=(UNSEEN,))
         for one in played
     ]
-    return yes_no.average_precision(asked, level=level, permutations=permutations)
+    return binary.average_precision(asked, level=level, permutations=permutations)
 
 
 def open_world(one: Played) -> bool:

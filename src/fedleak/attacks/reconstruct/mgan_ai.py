@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from fedleak.attacks.reconstruct.mgan import Loop, reconstruct
 from fedleak.attacks.reconstruct.representatives import Inversion
-from fedleak.attacks.reconstruct.scene import Portraits, Scene, spread
+from fedleak.attacks.reconstruct.victim_context import Portraits, Scene, spread
 from fedleak.core import Power, Sight, Task
 from fedleak.errors import AttackError
 from fedleak.federation.generator import Generator

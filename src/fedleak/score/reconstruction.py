@@ -16,9 +16,9 @@ from scipy.spatial.distance import cdist
 from scipy.special import gammaln
 
 from fedleak.core import FloatArray, IntArray, rng_for
+from fedleak.score.attack_result import Measured, Played, pooled
 from fedleak.score.interval import by_user
 from fedleak.score.judge import Judge, judge
-from fedleak.score.played import Measured, Played, pooled
 from fedleak.score.ranking import Weights
 from fedleak.score.records import tabled
 from fedleak.score.result import Quality

@@ -8,8 +8,8 @@ import numpy as np
 
 from fedleak.core import IntArray, rng_for
 from fedleak.errors import AttackError
+from fedleak.score.attack_result import Measured, Played, groups, measured, pooled
 from fedleak.score.interval import by_resample, in_chunks, wilson
-from fedleak.score.played import Measured, Played, groups, measured, pooled
 from fedleak.score.ranking import Ranking, Weights
 
 __all__ = ["average_precision", "auc", "precision_at", "per_person", "dealt"]

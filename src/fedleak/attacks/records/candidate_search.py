@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Meta
 
-from fedleak.attacks.records.following import language
+from fedleak.attacks.records.exposure_history import language
 from fedleak.attacks.records.format_search import Space, likeliest
 from fedleak.attacks.records.scoring import Scores, exposures, log_probabilities
 from fedleak.core import IntArray, Params, Power, Task
