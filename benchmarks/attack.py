@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from fedleak.attacks import features as reading
+from fedleak.attacks import features as layer_features
 from fedleak.attacks.deanonymize.mlp import Mlp
 from fedleak.attacks.deanonymize.strong import Strong
 from fedleak.attacks.deanonymize.svm import LinearSvm
@@ -84,7 +84,7 @@ def measure(users: int, out: Path, attack: str, way: str) -> dict[str, float]:
     single_threaded()
     run = replace(runs(setting(users), out)[0], memory=SMALL if way == "sketch" else BUDGET)
     if way == "naive":
-        reading.gather = naive
+        layer_features.stream_rows = naive
     before = peak()
     started, cpu = time.monotonic(), time.process_time()
     played = play(run, ATTACKS[attack], Identify(), ANONYMOUS_SERVER)

@@ -10,8 +10,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedleak.attacks.deanonymize.single_layer import OneLayer
-from fedleak.attacks.features import features, spread
+from fedleak.attacks.deanonymize.single_layer import SingleLayerAttack
+from fedleak.attacks.features import features, fill_missing_candidates
 from fedleak.core import FloatArray
 from fedleak.games.game import Questions
 from fedleak.trace.prior import Prior
@@ -21,7 +21,7 @@ __all__ = ["Signs"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Signs(OneLayer):
+class Signs(SingleLayerAttack):
     """Compare the signs of an update with the average signs of each person's labelled updates."""
 
     name: ClassVar[str] = "reid-signs"
@@ -32,4 +32,4 @@ class Signs(OneLayer):
         data = features(view, questions, self.layer)
         people = np.unique(data.who)
         habits = np.stack([np.sign(data.known[data.who == person]).mean(axis=0) for person in people])
-        return spread(np.sign(data.asked) @ habits.T, people, len(questions.options))
+        return fill_missing_candidates(np.sign(data.asked) @ habits.T, people, len(questions.options))

@@ -1,4 +1,4 @@
-"""The words that every room shares: users, layers, parameters, sights and powers, and derived randomness."""
+"""The types that every room shares: users, layers, parameters, observations, capabilities, derived randomness."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ __all__ = [
     "Layer",
     "Layout",
     "Task",
-    "Sight",
-    "Power",
+    "Observation",
+    "Capability",
     "rng_for",
-    "words",
+    "flag_names",
     "places",
-    "number",
+    "format_interval",
+    "format_value",
 ]
 
 UserId = NewType("UserId", str)
@@ -77,7 +78,7 @@ class Task(enum.Enum):
     REGRESS = "regress"  # y: float per example; mean absolute error
 
 
-class Sight(enum.Flag):
+class Observation(enum.Flag):
     """What an adversary sees of a run."""
 
     NONE = 0
@@ -89,7 +90,7 @@ class Sight(enum.Flag):
     SIZES = enum.auto()  # how many examples each client trained on
 
 
-class Power(enum.Flag):
+class Capability(enum.Flag):
     """What an adversary can do to a run beyond watching it."""
 
     NONE = 0
@@ -98,10 +99,10 @@ class Power(enum.Flag):
     JOIN = enum.auto()  # take part as a client
 
 
-def words(flags: enum.Flag) -> str:
+def flag_names(flags: enum.Flag) -> str:
     """Name the members of a flag, for messages.
 
-    >>> words(Sight.UPDATES | Sight.SNAPSHOTS)
+    >>> flag_names(Observation.UPDATES | Observation.SNAPSHOTS)
     'snapshots, updates'
     """
     return ", ".join(str(member.name).lower() for member in flags) or "nothing"
@@ -113,10 +114,15 @@ def places(value: float) -> int:
     return 2 if size >= 0.0995 or size < 0.00005 else 3 if size >= 0.00995 else 4
 
 
-def number(value: float) -> str:
+def format_interval(value: float, low: float, high: float) -> str:
+    """A value with its interval: `0.41 [0.36, 0.47]`."""
+    return f"{format_value(value)} [{format_value(low)}, {format_value(high)}]"
+
+
+def format_value(value: float) -> str:
     """A share as verdicts and tables write it: a chance of 0.007 is not 0.01.
 
-    >>> number(0.4142), number(0.034), number(0.0069), number(0.0)
+    >>> format_value(0.4142), format_value(0.034), format_value(0.0069), format_value(0.0)
     ('0.41', '0.034', '0.0069', '0.00')
     """
     return f"{value:.{places(value)}f}"

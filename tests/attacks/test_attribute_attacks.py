@@ -22,7 +22,7 @@ from fedleak.games.attribute import Attribute
 from fedleak.games.game import Questions
 from fedleak.plan.plan import FederationPlan
 from fedleak.population.population import Examples, Share, User
-from fedleak.score.score import Played, measure
+from fedleak.score.score import AttackResult, measure
 from fedleak.testing import planted_trace
 from fedleak.testing.contract import play, weakest
 from fedleak.testing.people import USERS
@@ -124,7 +124,7 @@ def test_words_give_the_group_of_people_away_who_were_never_seen(text: tuple[Pat
     view = View(folder / "trace", ANONYMOUS_SERVER, asked.shadow)
     claims = AttributeWords().run(view, asked.prior, asked.questions, rng_for(0, "attack"))
     answers = asked.answers
-    played = Played(0, claims, answers.right, asked.questions.options, game.name, answers.who, answers.people)
+    played = AttackResult(0, claims, answers.right, asked.questions.options, game.name, answers.who, answers.people)
     found = measure([played], "top1", level=0.95, permutations=200)
     assert found.low > found.chance
 

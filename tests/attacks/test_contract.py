@@ -7,10 +7,10 @@ import pytest
 
 from fedleak import registry
 from fedleak.attacks.deanonymize.centroid import Centroid
-from fedleak.core import Power, Sight, Task
+from fedleak.core import Capability, Observation, Task
 from fedleak.errors import AttackError
 from fedleak.games.extract import RecordQuestions
-from fedleak.games.game import Claims, Questions
+from fedleak.games.game import Predictions, Questions
 from fedleak.games.identify import Identify
 from fedleak.testing import ContractBroken, check_attack
 from fedleak.trace.prior import Prior
@@ -48,11 +48,11 @@ class Bad:
     name: ClassVar[str] = "bad"
     summary: ClassVar[str] = "breaks the contract"
     game: ClassVar[str] = "identify"
-    needs: ClassVar[Sight] = Sight.UPDATES
-    powers: ClassVar[Power] = Power.NONE
+    needs: ClassVar[Observation] = Observation.UPDATES
+    capabilities: ClassVar[Capability] = Capability.NONE
     tasks: ClassVar[tuple[Task, ...]] = tuple(Task)
 
-    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Claims:
+    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Predictions:
         shape = (len(questions.updates), len(questions.options))
         honest = Centroid().run(view, prior, questions, rng)
         if self.how == "unsteady":
@@ -89,7 +89,7 @@ class Vandal(Bad):
     how: str = "vandal"
     folder: Path = Path()
 
-    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Claims:
+    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Predictions:
         victim = next(self.folder.glob("planted-0/trace/header.json"))
         victim.write_bytes(victim.read_bytes() + b" ")
         return Centroid().run(view, prior, questions, rng)
@@ -107,7 +107,7 @@ class Cheat(Bad):
     how: str = "cheat"
     folder: Path = Path()
 
-    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Claims:
+    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Predictions:
         folder = view._trace.folder.parent
         asked = Identify().ask(Trace.open(folder / "trace"), Truth.load(folder / "truth"), prior, rng)
         return np.eye(len(questions.options), dtype=np.float32)[asked.answers.right]
@@ -124,10 +124,10 @@ class Deaf(Bad):
 
     how: str = "deaf"
     game: ClassVar[str] = "extract"
-    needs: ClassVar[Sight] = Sight.SELECTION
+    needs: ClassVar[Observation] = Observation.SELECTION
     tasks: ClassVar[tuple[Task, ...]] = (Task.NEXT_TOKEN,)
 
-    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Claims:
+    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Predictions:
         assert isinstance(questions, RecordQuestions)
         folder = view._trace.folder.parent
         claims = np.zeros((len(questions), questions.most, questions.form.longest), dtype=np.int64)

@@ -15,7 +15,7 @@ from fedleak.attacks.link.federation import auxiliary_set, deal
 from fedleak.attacks.link.siamese import LinkRepresentatives, LinkUpdates
 from fedleak.core import FloatArray, Task, rng_for
 from fedleak.errors import AttackError
-from fedleak.games.game import Asked
+from fedleak.games.game import GameInstance
 from fedleak.games.link import Link
 from fedleak.population.population import Examples
 from fedleak.testing.clients import write_clients
@@ -30,12 +30,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_clients(tmp_path_factory.mktemp("clients"), 0, leak=True)
 
 
-def ask(run: Path) -> Asked:
+def ask(run: Path) -> GameInstance:
     trace, truth, prior = Trace.open(run / "trace"), Truth.load(run / "truth"), Prior.load(run / "prior")
     return Link().ask(trace, truth, prior, rng_for(0))
 
 
-def claims(run: Path, attack: Linker, prior: Prior | None = None) -> tuple[FloatArray, Asked]:
+def claims(run: Path, attack: Linker, prior: Prior | None = None) -> tuple[FloatArray, GameInstance]:
     asked = ask(run)
     view, questions = asked.look(run / "trace", ANONYMOUS_SERVER)
     return attack.run(view, prior or asked.prior, questions, rng_for(0, "attack"))[:, 0], asked

@@ -17,7 +17,7 @@ from fedleak.attacks.match.siamese import Siamese
 from fedleak.attacks.match.text import MatchText
 from fedleak.errors import AttackError
 from fedleak.games.cross_modal import CrossModal
-from fedleak.games.game import Asked, Questions
+from fedleak.games.game import GameInstance, Questions
 from fedleak.games.identify import Identify
 from fedleak.games.match import Match
 from fedleak.testing import planted_trace
@@ -36,9 +36,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return planted_trace(tmp_path_factory.mktemp("planted"), 0)
 
 
-def ask(run: Path, game: Any) -> tuple[View, Asked]:
+def ask(run: Path, game: Any) -> tuple[View, GameInstance]:
     trace, truth, prior = Trace.open(run / "trace"), Truth.load(run / "truth"), Prior.load(run / "prior")
-    asked: Asked = game.ask(trace, truth, prior, np.random.default_rng(0))
+    asked: GameInstance = game.ask(trace, truth, prior, np.random.default_rng(0))
     return View(run / "trace", ANONYMOUS_SERVER, asked.shadow), asked
 
 

@@ -14,7 +14,7 @@ from fedleak.attacks.deanonymize.knn import NearestNeighbours
 from fedleak.attacks.deanonymize.labels import LabelHistogram, histogram
 from fedleak.attacks.deanonymize.mlp import Mlp
 from fedleak.attacks.deanonymize.svm import LinearSvm
-from fedleak.attacks.features import spread, unit
+from fedleak.attacks.features import fill_missing_candidates, unit
 from fedleak.core import IntArray, Layer, Task, UserId
 from fedleak.errors import AttackError
 from fedleak.games.game import Questions
@@ -138,4 +138,4 @@ def test_rows_are_scaled_to_length_one_and_zeros_stay() -> None:
 
 def test_spread_gives_strangers_the_lowest_score() -> None:
     scores = np.array([[0.5, -2.0]], dtype=np.float32)
-    assert spread(scores, np.array([1, 3]), 4).tolist() == [[-2.0, 0.5, -2.0, -2.0]]
+    assert fill_missing_candidates(scores, np.array([1, 3]), 4).tolist() == [[-2.0, 0.5, -2.0, -2.0]]

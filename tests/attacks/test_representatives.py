@@ -11,7 +11,7 @@ import torch
 
 from fedleak.attacks.reconstruct.labels import present, slots
 from fedleak.attacks.reconstruct.optim import adam, lbfgs
-from fedleak.attacks.reconstruct.representatives import Found, Inversion, representatives
+from fedleak.attacks.reconstruct.representatives import Inversion, RepresentativeSet, representatives
 from fedleak.core import FloatArray, Layer, Params, Task, rng_for
 from fedleak.errors import AttackError
 from fedleak.federation.federation import devices, initial, train
@@ -56,7 +56,7 @@ def trained(rounds: int = 1) -> Trained:
     return Trained(model, before, updates, means, has)
 
 
-def found(run: Trained, settings: Inversion, **means: object) -> Found:
+def found(run: Trained, settings: Inversion, **means: object) -> RepresentativeSet:
     return representatives(
         run.model,
         run.before,

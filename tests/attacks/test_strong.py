@@ -23,7 +23,7 @@ from fedleak.attacks.shadow import WHOLE, halves, rebuilt, retrain
 from fedleak.core import FloatArray, rng_for
 from fedleak.errors import AttackError
 from fedleak.games.identify import Identify
-from fedleak.pipeline.attack_runner import asked
+from fedleak.pipeline.attack_runner import build_questions
 from fedleak.pipeline.runs import Run, runs
 from fedleak.pipeline.stages import train
 from fedleak.plan.plan import Plan
@@ -73,7 +73,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, Run]:
 
 
 def look(run: Run, adversary: Adversary = ANONYMOUS_SERVER, game: Identify | None = None, **means: Any) -> Any:
-    given = asked(run, game or Identify())
+    given = build_questions(run, game or Identify())
     return View(run.folder / "trace", adversary, given.shadow, **means), given
 
 

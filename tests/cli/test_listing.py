@@ -24,9 +24,9 @@ def test_the_matrix_follows_from_what_attacks_and_adversaries_declare() -> None:
     for name in registry.names("attack"):
         attack = registry.load("attack", name)
         everyone = [registry.load("adversary", other) for other in registry.names("adversary")]
-        able = [who for who in everyone if attack.needs in who.sights and attack.powers in who.powers]
+        able = [who for who in everyone if attack.needs in who.observations and attack.capabilities in who.capabilities]
         assert rows[name].count("yes") == len(able)
-    assert "the power to inject" in rows["watermark"] and rows["watermark"].count("yes") == 1
+    assert "the capability to inject" in rows["watermark"] and rows["watermark"].count("yes") == 1
 
 
 @pytest.mark.parametrize("verb", _VERBS)

@@ -21,7 +21,7 @@ from fedleak.federation.federation import Device, Round, initial, train
 from fedleak.federation.hooks import Defence, hidden
 from fedleak.federation.model import Signature
 from fedleak.federation.models.mlp import Mlp
-from fedleak.plan.configure import plain
+from fedleak.plan.configure import to_dict
 from fedleak.plan.plan import FederationPlan
 from fedleak.population.population import Examples
 from fedleak.trace.header import Header
@@ -55,8 +55,8 @@ def film(folder: Path, *defences: Defence) -> Path:
         layout=MODEL.layout,
         devices=tuple(device.id for device in members()),
         shadow=(-1,) * 8,
-        defences=tuple(plain(defence) for defence in defences),
-        hidden=tuple(str(sight.name) for sight in hidden(defences)),
+        defences=tuple(to_dict(defence) for defence in defences),
+        hidden=tuple(str(observation.name) for observation in hidden(defences)),
     )
     writer = TraceWriter.open(folder, header)
     writer.start(initial(MODEL, 3))

@@ -22,7 +22,7 @@ from fedleak.federation.engines.embedded import Embedded
 from fedleak.federation.federation import Device
 from fedleak.federation.hooks import Defence
 from fedleak.federation.loss import total
-from fedleak.federation.model import Architecture, Model, Signature, Stochastic, Touches
+from fedleak.federation.model import ActivationHooks, Architecture, Model, Signature, Stochastic
 from fedleak.federation.models.char_lm import CharLm
 from fedleak.federation.models.recurrent import Rating, WordLm
 from fedleak.federation.models.transformer import Transformer
@@ -86,7 +86,7 @@ def test_touching_a_place_without_changing_it_changes_nothing(architecture: Arch
     x = torch.randint(1, WORDS, (2, 3, 5))
     shapes: dict[str, tuple[int, ...]] = {}
 
-    def watch(place: str) -> Touches:
+    def watch(place: str) -> ActivationHooks:
         def keep(values: torch.Tensor) -> torch.Tensor:
             shapes[place] = tuple(values.shape)
             return values
@@ -162,7 +162,7 @@ def test_adversarial_training_is_the_mean_of_both_losses_at_the_worst_nearby_emb
 def test_noise_on_the_embedding_has_the_spread_that_was_asked_for() -> None:
     seen: list[torch.Tensor] = []
 
-    def loss(touches: Touches) -> torch.Tensor:
+    def loss(touches: ActivationHooks) -> torch.Tensor:
         seen.append(touches["embedding"](torch.ones(2, 50, 10, 20)))
         return seen[-1].sum()
 
@@ -177,7 +177,7 @@ def test_noise_on_the_embedding_has_the_spread_that_was_asked_for() -> None:
 def test_dropout_leaves_out_its_share_and_is_right_on_average(defence: Defence, place: str) -> None:
     seen: list[torch.Tensor] = []
 
-    def loss(touches: Touches) -> torch.Tensor:
+    def loss(touches: ActivationHooks) -> torch.Tensor:
         seen.append(touches[place](torch.ones(2, 50, 10, 20)))
         return seen[-1].sum()
 
@@ -187,7 +187,7 @@ def test_dropout_leaves_out_its_share_and_is_right_on_average(defence: Defence, 
 
 
 def test_two_at_one_place_act_one_after_the_other() -> None:
-    def loss(touches: Touches) -> torch.Tensor:
+    def loss(touches: ActivationHooks) -> torch.Tensor:
         return touches["embedding"](torch.zeros(1, 40, 10, 20)).square().mean()
 
     rng = [np.random.default_rng(0)]

@@ -1,4 +1,4 @@
-"""Powers that change a run: what an isolated device is sent, what a malicious one sends, and that it resumes."""
+"""Capabilities that change a run: what an isolated device is sent, what a malicious one sends, and that it resumes."""
 
 from __future__ import annotations
 

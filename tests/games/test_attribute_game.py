@@ -11,7 +11,7 @@ from command_line import TINY, Run
 from fedleak.core import UserId
 from fedleak.errors import AttackError
 from fedleak.games.attribute import Attribute, AttributeQuestions, banded
-from fedleak.games.game import Asked
+from fedleak.games.game import GameInstance
 from fedleak.report import results_file
 from fedleak.testing import planted_trace
 from fedleak.testing.people import USERS
@@ -25,14 +25,16 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return planted_trace(tmp_path_factory.mktemp("planted"), 0)
 
 
-def ask(run: Path, game: Attribute, about: Mapping[UserId, Mapping[str, str]] | None = None, seed: int = 0) -> Asked:
+def ask(
+    run: Path, game: Attribute, about: Mapping[UserId, Mapping[str, str]] | None = None, seed: int = 0
+) -> GameInstance:
     truth = Truth.load(run / "truth")
     if about is not None:
         truth = replace(truth, attributes=about)
     return game.ask(Trace.open(run / "trace"), truth, Prior.load(run / "prior"), np.random.default_rng(seed))
 
 
-def labels(asked: Asked) -> list[str]:
+def labels(asked: GameInstance) -> list[str]:
     assert isinstance(asked.questions, AttributeQuestions)
     return [asked.questions.options[i] for i in asked.questions.labels]
 

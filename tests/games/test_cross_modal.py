@@ -10,7 +10,7 @@ import pytest
 from fedleak.core import Task
 from fedleak.errors import AttackError
 from fedleak.games.cross_modal import CrossModal, Described
-from fedleak.games.game import Asked
+from fedleak.games.game import GameInstance
 from fedleak.population.captions import words
 from fedleak.testing import planted_trace
 from fedleak.testing.people import USERS
@@ -24,7 +24,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return planted_trace(tmp_path_factory.mktemp("planted"), 0)
 
 
-def ask(run: Path, game: CrossModal, prior: Prior | None = None) -> Asked:
+def ask(run: Path, game: CrossModal, prior: Prior | None = None) -> GameInstance:
     trace, truth = Trace.open(run / "trace"), Truth.load(run / "truth")
     return game.ask(trace, truth, prior or Prior.load(run / "prior"), np.random.default_rng(0))
 

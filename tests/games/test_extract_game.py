@@ -13,7 +13,7 @@ from fedleak.attacks.records.eavesdrop import Eavesdrop
 from fedleak.attacks.records.strong import EavesdropStrong
 from fedleak.errors import AttackError
 from fedleak.games.extract import Extract, RecordQuestions
-from fedleak.games.game import Asked
+from fedleak.games.game import GameInstance
 from fedleak.population.population import Examples
 from fedleak.testing.secrets import HOLDERS, RECORDS, write_secrets
 from fedleak.trace.prior import Prior
@@ -28,13 +28,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_secrets(tmp_path_factory.mktemp("secrets"), 0, leak=True)
 
 
-def ask(run: Path, game: Extract, truth: Truth | None = None, prior: Prior | None = None) -> Asked:
+def ask(run: Path, game: Extract, truth: Truth | None = None, prior: Prior | None = None) -> GameInstance:
     trace = Trace.open(run / "trace")
     known = truth or Truth.load(run / "truth"), prior or Prior.load(run / "prior")
     return game.ask(trace, *known, np.random.default_rng(0))
 
 
-def spelt(asked: Asked) -> list[str]:
+def spelt(asked: GameInstance) -> list[str]:
     return ["".join(RECORDS.characters[token] for token in row if token) for row in asked.answers.right]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from fedleak.core import UserId
 from fedleak.errors import AttackError
-from fedleak.games.game import Asked
+from fedleak.games.game import GameInstance
 from fedleak.games.identify import Identify
 from fedleak.testing import planted_trace
 from fedleak.testing.people import USERS
@@ -23,7 +23,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return planted_trace(tmp_path_factory.mktemp("planted"), 0)
 
 
-def ask(run: Path, game: Identify, seed: int = 0) -> Asked:
+def ask(run: Path, game: Identify, seed: int = 0) -> GameInstance:
     prior = Prior.load(run / "prior")
     trace, truth = Trace.open(run / "trace"), Truth.load(run / "truth")
     return game.ask(trace, truth, prior, np.random.default_rng(seed))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedleak.errors import AttackError
-from fedleak.games.game import Asked
+from fedleak.games.game import GameInstance
 from fedleak.games.link import Link
 from fedleak.testing import planted_trace
 from fedleak.testing.clients import write_clients
@@ -24,7 +24,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return planted_trace(tmp_path_factory.mktemp("planted"), 0)
 
 
-def ask(run: Path, game: Link) -> Asked:
+def ask(run: Path, game: Link) -> GameInstance:
     trace, truth, prior = Trace.open(run / "trace"), Truth.load(run / "truth"), Prior.load(run / "prior")
     return game.ask(trace, truth, prior, np.random.default_rng(0))
 

@@ -11,7 +11,7 @@ from scipy.stats import rankdata
 
 from fedleak.core import IntArray
 from fedleak.errors import AttackError
-from fedleak.games.game import Asked
+from fedleak.games.game import GameInstance
 from fedleak.games.match import Match
 from fedleak.games.pairs import between_rounds, between_sides
 from fedleak.testing import planted_trace
@@ -28,7 +28,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return planted_trace(tmp_path_factory.mktemp("planted"), 0)
 
 
-def ask(run: Path, game: Match, seed: int = 0) -> Asked:
+def ask(run: Path, game: Match, seed: int = 0) -> GameInstance:
     trace, truth, prior = Trace.open(run / "trace"), Truth.load(run / "truth"), Prior.load(run / "prior")
     return game.ask(trace, truth, prior, np.random.default_rng(seed))
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedleak.errors import AttackError
-from fedleak.games.game import Asked
+from fedleak.games.game import GameInstance
 from fedleak.games.profile import Profile, ProfileQuestions
 from fedleak.testing import planted_trace
 from fedleak.testing.people import USERS, write_federation
@@ -21,7 +21,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_federation(tmp_path_factory.mktemp("federation"), 0, leak=True)
 
 
-def ask(run: Path, game: Profile, prior: Prior | None = None, seed: int = 0) -> Asked:
+def ask(run: Path, game: Profile, prior: Prior | None = None, seed: int = 0) -> GameInstance:
     trace, truth = Trace.open(run / "trace"), Truth.load(run / "truth")
     return game.ask(trace, truth, prior or Prior.load(run / "prior"), np.random.default_rng(seed))
 

@@ -9,9 +9,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from fedleak.core import Power, rng_for
+from fedleak.core import Capability, rng_for
 from fedleak.errors import AttackError
-from fedleak.games.game import Asked
+from fedleak.games.game import GameInstance
 from fedleak.games.reconstruct import PictureQuestions, Reconstruct
 from fedleak.population.population import Examples
 from fedleak.testing.portraits import CLASSES, CLIENTS, SHAPE, VICTIMS, write_pictures
@@ -32,7 +32,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return opened(write_pictures(tmp_path_factory.mktemp("plain"), 0, leak=True))
 
 
-def ask(run: Run, game: Reconstruct) -> Asked:
+def ask(run: Run, game: Reconstruct) -> GameInstance:
     return game.ask(*run, rng_for(3, "game"))
 
 
@@ -69,7 +69,7 @@ def test_victims_differ_in_the_property_that_they_are_judged_by(run: Run) -> Non
 
 
 def test_isolated_devices_are_the_victims_and_a_newcomer_is_none(tmp_path: Path) -> None:
-    isolated = opened(write_pictures(tmp_path / "isolated", 0, leak=True, power=Power.ISOLATE))
+    isolated = opened(write_pictures(tmp_path / "isolated", 0, leak=True, power=Capability.ISOLATE))
     asked = ask(isolated, Reconstruct(victims=2))
     [told] = isolated[0].header.tampering
     view, questions = asked.look(isolated[0].folder, ACTIVE_SERVER)
@@ -77,14 +77,14 @@ def test_isolated_devices_are_the_victims_and_a_newcomer_is_none(tmp_path: Path)
     assert victims == set(told["devices"]) and len(victims) == VICTIMS
     assert view.isolated == {int(view.updates.handle[row]) for row in questions.updates}
     assert asked.look(isolated[0].folder, SERVER)[0].isolated == frozenset()
-    joined = opened(write_pictures(tmp_path / "joined", 0, leak=True, power=Power.JOIN))
+    joined = opened(write_pictures(tmp_path / "joined", 0, leak=True, power=Capability.JOIN))
     everybody = ask(joined, Reconstruct(victims=100))
     assert len(everybody.questions) == CLIENTS
     assert everybody.look(joined[0].folder, MALICIOUS_CLIENT)[0].joined["device"] == "d-joined"
 
 
 def test_an_isolated_model_is_its_own_updates_added_up(tmp_path: Path) -> None:
-    run = opened(write_pictures(tmp_path, 0, leak=True, power=Power.ISOLATE))
+    run = opened(write_pictures(tmp_path, 0, leak=True, power=Capability.ISOLATE))
     view, questions = ask(run, Reconstruct()).look(run[0].folder, ACTIVE_SERVER)
     victim = int(view.updates.handle[questions.updates[0]])
     mine = np.flatnonzero(view.updates.handle == victim)

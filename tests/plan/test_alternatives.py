@@ -6,7 +6,7 @@ import pytest
 
 from command_line import TINY
 from fedleak.errors import PlanError
-from fedleak.plan.configure import plain
+from fedleak.plan.configure import to_dict
 from fedleak.plan.read import parse
 
 
@@ -19,7 +19,7 @@ def test_lists_of_defences_that_act_together_are_combined() -> None:
     text = '[[defence]]\nname = "noise"\nsigma = [1.0, 2.0]\nalso = [{name = "rand-aug", alpha = [1.0, 3.0]}]\n'
     plan = parse(TINY + text)
     assert [(a.sigma, b.alpha) for a, b in plan.defences] == [(1, 1), (1, 3), (2, 1), (2, 3)]
-    assert plan.resolved["defence"] == [[plain(d) for d in chosen] for chosen in plan.defences]
+    assert plan.resolved["defence"] == [[to_dict(d) for d in chosen] for chosen in plan.defences]
 
 
 def test_what_is_deployed_is_found_among_the_alternatives() -> None:

@@ -1,4 +1,4 @@
-"""A power is granted in the plan, to somebody who has it, or the plan is refused."""
+"""A capability is granted in the plan, to somebody who has it, or the plan is refused."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def test_an_attack_is_played_by_everybody_who_can() -> None:
         ),
         (
             broken('"insider", ', ""),
-            "my.toml [audit]: attack 'watermark' needs snapshots and the power to inject; adversary 'eavesdropper' "
-            "lacks the power to inject. Choose one that has it: insider (fedleak list --matrix)",
+            "my.toml [audit]: attack 'watermark' needs snapshots and the capability to inject; adversary "
+            "'eavesdropper' lacks the capability to inject. Choose one that has it: insider (fedleak list --matrix)",
         ),
         (
             broken('"insider", ', "").replace('{ name = "watermark" }, ', ""),
@@ -61,7 +61,7 @@ def test_an_attack_is_played_by_everybody_who_can() -> None:
         ),
         (
             broken(', { name = "eavesdrop" }', "").replace('{ name = "exposure-baseline" }, ', ""),
-            "my.toml [audit]: attack 'watermark' needs snapshots and the power to inject; adversary 'eavesdropper' ",
+            "my.toml [audit]: attack 'watermark' needs snapshots and the capability to inject; adversary",
         ),
         (broken("inject = {}", "inject = { length = 0 }"), "my.toml [inject] length = 0: expected int >= 1"),
         (broken("inject = {}", "inject = { times = 4 }"), "my.toml [inject]: unknown key 'times'"),

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from fedleak import registry
-from fedleak.core import Power, Sight
+from fedleak.core import Capability, Observation
 from fedleak.errors import PlanError
 
 NAMED = [(kind, name) for kind in ("attack", "defence", "dataset", "model") for name in registry.names(kind)]
@@ -27,8 +27,8 @@ def test_every_adversary_has_its_name_and_says_who_it_is(name: str) -> None:
     adversary = registry.load("adversary", name)
     assert adversary.name == name
     assert adversary.summary
-    assert isinstance(adversary.sights, Sight)
-    assert isinstance(adversary.powers, Power)
+    assert isinstance(adversary.observations, Observation)
+    assert isinstance(adversary.capabilities, Capability)
 
 
 def test_an_unknown_name_is_answered_with_the_nearest_one() -> None:

@@ -83,7 +83,7 @@ def example(users: int = 40, seed: int = 7, names: list[str] | None = None, **ch
                 summary="The server that runs the federation, curious but honest.",
                 sees=["the global model of every round", "each client's update, under a fresh handle every round"],
                 cannot_see=["which updates come from one device", "the data on a device"],
-                powers=[],
+                capabilities=[],
             )
         ],
         "attacks": ATTACKS,

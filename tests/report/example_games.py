@@ -14,7 +14,7 @@ from fedleak.games.extract import Extract
 from fedleak.games.link import Link
 from fedleak.score.detail import detail
 from fedleak.score.result import Analysis, Audit, Detail, Figure, Score, Series, Utility
-from fedleak.score.score import Played, applies, measure, verdict
+from fedleak.score.score import AttackResult, applies, measure, verdict
 
 PEOPLE = tuple(f"writer-{i:03d}" for i in range(30))
 GAMES = {
@@ -66,29 +66,29 @@ def _audit() -> Audit:
     )
 
 
-def play(game: str, skill: float, seed: int) -> Played:
+def play(game: str, skill: float, seed: int) -> AttackResult:
     """One attack of so much skill."""
     return _PLAYS[game](skill, np.random.default_rng([seed, len(game)]), seed)
 
 
-def _identify(skill: float, rng: np.random.Generator, seed: int) -> Played:
+def _identify(skill: float, rng: np.random.Generator, seed: int) -> AttackResult:
     who = np.repeat(np.arange(20), 8)
     right = np.minimum(who, 10)  # the last ten are unseen
     claims = rng.normal(size=(len(who), 11))
     claims[np.arange(len(who)), right] += skill
-    return Played(seed, claims.astype(np.float32), right, (*PEOPLE[:10], "unseen"), "identify", who, PEOPLE)
+    return AttackResult(seed, claims.astype(np.float32), right, (*PEOPLE[:10], "unseen"), "identify", who, PEOPLE)
 
 
-def _match(skill: float, rng: np.random.Generator, seed: int) -> Played:
+def _match(skill: float, rng: np.random.Generator, seed: int) -> AttackResult:
     first = rng.integers(30, size=400)
     right = np.arange(400) % 2
     second = np.where(right == 1, first, (first + rng.integers(1, 30, size=400)) % 30)
     claims = rng.normal(size=400) + skill * right
     who = np.stack([first, second], axis=1)
-    return Played(seed, claims[:, None].astype(np.float32), right, ("same",), "match", who, PEOPLE)
+    return AttackResult(seed, claims[:, None].astype(np.float32), right, ("same",), "match", who, PEOPLE)
 
 
-def _link(skill: float, rng: np.random.Generator, seed: int) -> Played:
+def _link(skill: float, rng: np.random.Generator, seed: int) -> AttackResult:
     """Ten devices, all of which take part in the rounds 1, 2 and 6."""
     gap, first, second = (part.ravel() for part in np.meshgrid([1, 5], np.arange(10), np.arange(10), indexing="ij"))
     right = (first == second).astype(np.int64)
@@ -96,36 +96,36 @@ def _link(skill: float, rng: np.random.Generator, seed: int) -> Played:
     search = np.stack([gap, 10 * gap + first], axis=1)
     who = np.stack([first, second], axis=1)
     people = tuple(f"{seed}/{name}" for name in PEOPLE)
-    return Played(seed, claims[:, None].astype(np.float32), right, ("same",), "link", who, people, gallery=search)
+    return AttackResult(seed, claims[:, None].astype(np.float32), right, ("same",), "link", who, people, gallery=search)
 
 
-def _profile(skill: float, rng: np.random.Generator, seed: int) -> Played:
+def _profile(skill: float, rng: np.random.Generator, seed: int) -> AttackResult:
     who = np.repeat(np.arange(30), 6)
     right = (who < 6).astype(np.int64)
     claims = rng.normal(size=30)[who] + rng.normal(size=len(who)) + skill * right
-    return Played(seed, claims[:, None].astype(np.float32), right, ("fits",), "profile", who, PEOPLE)
+    return AttackResult(seed, claims[:, None].astype(np.float32), right, ("fits",), "profile", who, PEOPLE)
 
 
-def _attribute(skill: float, rng: np.random.Generator, seed: int) -> Played:
+def _attribute(skill: float, rng: np.random.Generator, seed: int) -> AttackResult:
     who = np.repeat(np.arange(30), 6)
     right = np.array([0] * 15 + [1] * 9 + [2] * 6)[who]
     claims = rng.normal(size=(30, 3))[who] + rng.normal(size=(len(who), 3))
     claims[np.arange(len(who)), right] += skill
     groups = ("under 20", "20 to under 30", "30 and over")
-    return Played(seed, claims.astype(np.float32), right, groups, "attribute", who, PEOPLE)
+    return AttackResult(seed, claims.astype(np.float32), right, groups, "attribute", who, PEOPLE)
 
 
-def _extract(skill: float, rng: np.random.Generator, seed: int) -> Played:
+def _extract(skill: float, rng: np.random.Generator, seed: int) -> AttackResult:
     """Nine digits each, of which the first guess has more right the more skill there is."""
     secrets = rng.integers(1, 11, size=(30, 9))
     claims = rng.integers(1, 11, size=(30, 50, 9)).astype(np.int32)
     known = rng.random((30, 9)) < skill / 2.4
     claims[:, 0] = np.where(known, secrets, claims[:, 0])
     people = tuple(f"{seed}/{name}" for name in PEOPLE)
-    return Played(seed, claims, secrets, (), "extract", np.arange(30), people, 10**9)
+    return AttackResult(seed, claims, secrets, (), "extract", np.arange(30), people, 10**9)
 
 
-_PLAYS: Mapping[str, Callable[[float, np.random.Generator, int], Played]] = {
+_PLAYS: Mapping[str, Callable[[float, np.random.Generator, int], AttackResult]] = {
     "identify": _identify,
     "match": _match,
     "link": _link,
@@ -135,7 +135,7 @@ _PLAYS: Mapping[str, Callable[[float, np.random.Generator, int], Played]] = {
 }
 
 
-def _score(played: list[Played], metric: str, headline: str, labels: Mapping[str, Any]) -> Score:
+def _score(played: list[AttackResult], metric: str, headline: str, labels: Mapping[str, Any]) -> Score:
     found = measure(played, metric, level=0.95, permutations=60)
     utility = Utility(
         metric="accuracy",

@@ -51,8 +51,8 @@ def test_secrets_are_told_guess_by_guess_and_person_by_person_without_being_told
     run = [s for s in audit.scores if s.game == "extract" and s.defence is None and s.control is None]
     for k in (1, 5, 10, 20, 50):
         top, distance = (next(s for s in run if s.metric == f"{name}{k}") for name in ("top", "distance"))
-        row = f"{k} {formatting.interval(top)} {formatting.number(top.chance)} {formatting.interval(distance)} "
-        assert row + formatting.number(distance.chance) in text
+        row = f"{k} {formatting.interval(top)} {formatting.format_value(top.chance)} {formatting.interval(distance)} "
+        assert row + formatting.format_value(distance.chance) in text
     detail = next(d for d in audit.details if d.game == "extract" and d.defence is None and d.control is None)
     person = detail.records[0]
     assert (

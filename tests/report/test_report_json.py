@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from fedleak.errors import TraceError
 from fedleak.report import results_file
-from fedleak.score import result
+from fedleak.score import defence_results, result
 from fedleak.score.result import SCHEMA, Audit, Detail, Finding, PerUser, Score, Threat, Untested, Utility
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "results.md"

@@ -8,7 +8,7 @@ import pytest
 from fedleak.plan.read import parse
 from fedleak.score.assemble import Facts, RunResult, assemble, label, settings_key
 from fedleak.score.result import Finding
-from fedleak.score.score import Played, measure, verdict
+from fedleak.score.score import AttackResult, measure, verdict
 
 PLAN = """
 title = "t"
@@ -53,12 +53,12 @@ def facts(utility: float, centralised: float | None = None) -> Facts:
     )
 
 
-def played(seed: int, skill: float, people: str = "") -> Played:
+def played(seed: int, skill: float, people: str = "") -> AttackResult:
     rng = np.random.default_rng(seed)
     right = np.repeat(np.arange(6), 5)
     claims = rng.normal(size=(30, 6)).astype(np.float32)
     claims[np.arange(30), right] += skill
-    return Played(seed, claims, right, tuple(f"{people}u{i}" for i in range(6)))
+    return AttackResult(seed, claims, right, tuple(f"{people}u{i}" for i in range(6)))
 
 
 @pytest.fixture

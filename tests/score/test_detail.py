@@ -4,7 +4,7 @@ from played_games import attribute, match, open_world
 from sklearn.metrics import precision_recall_curve
 
 from fedleak.score.detail import detail
-from fedleak.score.score import Played
+from fedleak.score.score import AttackResult
 
 LABELS = {"attack": "a", "adversary": "b", "game": "identify", "defence": None, "control": None}
 
@@ -15,7 +15,7 @@ def test_users_are_ordered_by_how_identifiable_they_are_and_confusions_are_named
     claims[[0, 1], 0] = 5  # always found
     claims[[2, 3], [1, 0]] = 5  # found once, once taken for the first
     claims[[4, 5], 1] = 5  # always taken for the second
-    found = detail(Played(0, claims, right, ("u0", "u1", "u2")), LABELS, np.zeros(20))
+    found = detail(AttackResult(0, claims, right, ("u0", "u1", "u2")), LABELS, np.zeros(20))
     assert found.users[0].user == "u0"
     assert {user.user: user.mistaken_for for user in found.users} == {"u0": None, "u1": "u0", "u2": "u1"}
     place = {user: i for i, user in enumerate(found.confusion_users)}
@@ -29,7 +29,7 @@ def test_the_curve_runs_through_points_of_scikit_learns() -> None:
     right = rng.integers(12, size=200)
     claims = rng.normal(size=(200, 12)).astype(np.float32)
     claims[np.arange(200), right] += 1.5
-    found = detail(Played(0, claims, right, tuple("abcdefghijkl")), LABELS, np.zeros(20))
+    found = detail(AttackResult(0, claims, right, tuple("abcdefghijkl")), LABELS, np.zeros(20))
     precision, recall, _ = precision_recall_curve(np.eye(12)[right].ravel(), claims.ravel())
     known = {(round(float(r), 9), round(float(p), 9)) for r, p in zip(recall, precision, strict=True)}
     assert all((round(r, 9), round(p, 9)) in known for r, p in zip(found.recall, found.precision, strict=True))

@@ -12,7 +12,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 from fedleak.errors import AttackError
 from fedleak.score.binary import dealt
-from fedleak.score.score import Measured, Played, applies, measure
+from fedleak.score.score import AttackResult, Measured, applies, measure
 
 EVERY = [
     (match, "ap"),
@@ -26,10 +26,10 @@ EVERY = [
     (open_world, "top1"),
     (open_world, "unseen"),
 ]
-Make = Callable[[int, float], Played]
+Make = Callable[[int, float], AttackResult]
 
 
-def found(one: Played, metric: str, permutations: int = 50) -> Measured:
+def found(one: AttackResult, metric: str, permutations: int = 50) -> Measured:
     return measure([one], metric, level=0.95, permutations=permutations)
 
 
@@ -72,7 +72,7 @@ def test_the_interval_of_the_likeliest_people_covers_too(metric: str) -> None:
 
 
 def test_resampling_questions_instead_of_people_would_be_too_narrow() -> None:
-    def alone(one: Played) -> Played:  # the mistake: every question is about somebody else
+    def alone(one: AttackResult) -> AttackResult:  # the mistake: every question is about somebody else
         return replace(one, who=np.arange(len(one.right)), people=people(len(one.right)))
 
     runs = [profile(seed, 1.3) for seed in range(60)]
@@ -114,7 +114,7 @@ def test_answering_unseen_to_everything_names_nobody() -> None:
 def test_somebody_called_unseen_does_not_open_the_world() -> None:
     names = ("a", "b", "unseen")
     who = np.repeat(np.arange(3), 4)
-    closed = Played(0, np.eye(3, dtype=np.float32)[who], who, names, "identify", who, names)
+    closed = AttackResult(0, np.eye(3, dtype=np.float32)[who], who, names, "identify", who, names)
     assert not applies([closed], "unseen")
     assert found(closed, "top1").value == 1
     assert applies([open_world(1, 1.0)], "unseen")
@@ -126,7 +126,7 @@ def test_accuracy_counts_people_and_chance_is_the_commonest_group() -> None:
     claims = np.zeros((7, 2), dtype=np.float32)
     claims[:, 0] = 1  # always the first group
     claims[3] = [0, 1]
-    one = Played(0, claims, value[who], ("x", "y"), "attribute", who, people(4))
+    one = AttackResult(0, claims, value[who], ("x", "y"), "attribute", who, people(4))
     assert found(one, "top1").value == pytest.approx((0.75 + 0 + 1 + 1) / 4)
     assert found(one, "top1").chance == pytest.approx(0.75)
 
@@ -141,7 +141,7 @@ def test_the_likeliest_are_people_not_updates_and_ties_are_shared() -> None:
     who = np.array([0, 0, 0, 1, 2, 3, 4, 5])
     fits = np.array([0, 1, 1, 0, 0, 0])
     claims = np.array([[9], [0], [0], [8], [7], [5], [5], [1]], dtype=np.float32)  # the first person's mean is 3
-    one = Played(0, claims, fits[who], ("fits",), "profile", who, people(6))
+    one = AttackResult(0, claims, fits[who], ("fits",), "profile", who, people(6))
     assert found(one, "p5").value == pytest.approx(2 / 5)
     assert found(one, "p5").chance == pytest.approx(2 / 6)
     level = replace(one, claims=np.zeros_like(claims))

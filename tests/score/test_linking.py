@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from played_games import people
 
-from fedleak.score.score import Measured, Played, applies, measure
+from fedleak.score.score import AttackResult, Measured, applies, measure
 
 
-def link(seed: int, skill: float, count: int = 12, starts: int = 4, gaps: tuple[int, ...] = (1, 5)) -> Played:
+def link(seed: int, skill: float, count: int = 12, starts: int = 4, gaps: tuple[int, ...] = (1, 5)) -> AttackResult:
     """Everybody takes part in every round; some people are easier to find again than others."""
     rng = np.random.default_rng(seed)
     own = rng.gamma(2.0, 0.5, size=count)
@@ -26,7 +26,7 @@ def link(seed: int, skill: float, count: int = 12, starts: int = 4, gaps: tuple[
     who = np.array([first, second]).T
     right = (who[:, 0] == who[:, 1]).astype(np.int64)
     claims = skill * (right * own[who[:, 0]] - 0.5) + common[who].sum(axis=1) + rng.normal(size=len(who))
-    return Played(
+    return AttackResult(
         seed,
         claims[:, None].astype(np.float32),
         right,
@@ -38,11 +38,11 @@ def link(seed: int, skill: float, count: int = 12, starts: int = 4, gaps: tuple[
     )
 
 
-def found(one: Played, metric: str, permutations: int = 50) -> Measured:
+def found(one: AttackResult, metric: str, permutations: int = 50) -> Measured:
     return measure([one], metric, level=0.95, permutations=permutations)
 
 
-def by_hand() -> Played:
+def by_hand() -> AttackResult:
     """Two people; of the five searches one is in vain, because the device did not come back."""
     rows = [
         # gap, search, from, to, claim
@@ -61,7 +61,7 @@ def by_hand() -> Played:
     who = table[:, 2:4].astype(np.int64)
     right = (who[:, 0] == who[:, 1]).astype(np.int64)
     claims = table[:, 4:].astype(np.float32)
-    return Played(0, claims, right, ("same",), "link", who, people(3), gallery=table[:, :2].astype(np.int64))
+    return AttackResult(0, claims, right, ("same",), "link", who, people(3), gallery=table[:, :2].astype(np.int64))
 
 
 def test_precision_by_hand() -> None:
@@ -85,7 +85,7 @@ def test_an_attack_that_knows_nothing_is_at_chance_and_one_that_knows_everything
     assert np.mean([run.low > run.chance for run in runs]) <= 0.1
     sure = link(1, 0.0)
     all_known = found(
-        Played(
+        AttackResult(
             1,
             (2.0 * sure.right - 1)[:, None],
             sure.right,

@@ -12,7 +12,7 @@ from fedleak.core import FloatArray, IntArray, rng_for
 from fedleak.score.grids import grids
 from fedleak.score.judge import judge
 from fedleak.score.reconstruction import inception, quality
-from fedleak.score.score import Measured, Played, measure
+from fedleak.score.score import AttackResult, Measured, measure
 from fedleak.score.unreadable_images import garbage
 from fedleak.testing.portraits import CLIENTS, SHAPE, write_pictures
 from fedleak.trace.truth import Truth
@@ -25,7 +25,7 @@ def truth(tmp_path_factory: pytest.TempPathFactory) -> Truth:
     return Truth.load(write_pictures(tmp_path_factory.mktemp("run"), 0, leak=True) / "truth")
 
 
-def played(truth: Truth, whose: IntArray, *, noise: float = 0.05) -> Played:
+def played(truth: Truth, whose: IntArray, *, noise: float = 0.05) -> AttackResult:
     """Claims for every client: slightly noisy pictures of the client in `whose`."""
     assert truth.evidence is not None
     held, rng = truth.evidence.held, rng_for(0, "claims")
@@ -36,7 +36,7 @@ def played(truth: Truth, whose: IntArray, *, noise: float = 0.05) -> Played:
     everybody = np.arange(CLIENTS)
     people = tuple(str(user) for user in held.candidates)
     values = [truth.attributes[user]["rotation"] for user in held.candidates]
-    return Played(
+    return AttackResult(
         0,
         claims,
         everybody,
@@ -50,7 +50,7 @@ def played(truth: Truth, whose: IntArray, *, noise: float = 0.05) -> Played:
     )
 
 
-def found(one: Played, metric: str) -> Measured:
+def found(one: AttackResult, metric: str) -> Measured:
     return measure([one], metric, level=0.95, permutations=100)
 
 
@@ -74,7 +74,7 @@ def test_the_property_is_seen_where_it_is(truth: Truth) -> None:
     assert not measure_applies(replace(played(truth, np.arange(CLIENTS)), judged=()))
 
 
-def measure_applies(one: Played) -> bool:
+def measure_applies(one: AttackResult) -> bool:
     from fedleak.score.score import applies
 
     return applies([one], "property")

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from fedleak.core import IntArray
 from fedleak.score.detail import detail
 from fedleak.score.records import edit_distances
-from fedleak.score.score import Measured, Played, applies, measure, verdict
+from fedleak.score.score import AttackResult, Measured, applies, measure, verdict
 
 
-def played(rankings: Sequence[Sequence[str]], secrets: Sequence[str], seed: int = 0, most: int = 50) -> Played:
+def played(rankings: Sequence[Sequence[str]], secrets: Sequence[str], seed: int = 0, most: int = 50) -> AttackResult:
     """Records of digits, as ids from 1."""
     claims = np.zeros((len(rankings), most, 4), dtype=np.int32)
     for row, ranking in zip(claims, rankings, strict=True):
@@ -23,10 +23,10 @@ def played(rankings: Sequence[Sequence[str]], secrets: Sequence[str], seed: int 
             place[: len(record)] = [int(digit) + 1 for digit in record]
     right = np.array([[int(digit) + 1 for digit in secret] for secret in secrets])
     people = tuple(f"{seed}/u{i}" for i in range(len(secrets)))
-    return Played(seed, claims, right, (), "extract", np.arange(len(secrets)), people, 10_000)
+    return AttackResult(seed, claims, right, (), "extract", np.arange(len(secrets)), people, 10_000)
 
 
-def found(metric: str, *every: Played) -> Measured:
+def found(metric: str, *every: AttackResult) -> Measured:
     return measure(every, metric, level=0.95, permutations=50)
 
 

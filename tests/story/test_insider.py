@@ -15,7 +15,7 @@ from fedleak.trace.truth import Truth
 from pins import pins
 
 MORE = """
-audit = { adversaries = ["insider", "eavesdropper"], controls = ["decoys", "permuted"] }
+audit = { adversaries = ["insider", "eavesdropper"], controls = ["decoys", "shuffled-selection"] }
 attack = [{ name = "exposure-baseline" }, { name = "watermark" }, { name = "eavesdrop" }]
 inject = { length = 8 }
 """
@@ -46,19 +46,19 @@ def test_an_insider_attributes_secrets_without_seeing_who_takes_part(fedleak: Ru
     }
     found = top1["watermark", "insider", None]
     assert found["value"] >= 0.5 and top1["exposure-baseline", "insider", None]["value"] <= 0.25
-    for control in ("decoys", "permuted"):
+    for control in ("decoys", "shuffled-selection"):
         missed = top1["watermark", "insider", control]
         assert missed["low"] <= missed["chance"] and missed["value"] < found["value"]
 
     # Who could not play what, what was done to the run, and what the insider can do, is said.
     untested = {item["what"]: item["why"] for item in results["untested"]}
-    assert untested["attack watermark as eavesdropper"] == "this adversary lacks the power to inject"
+    assert untested["attack watermark as eavesdropper"] == "this adversary lacks the capability to inject"
     assert untested["attack eavesdrop as insider"] == "this adversary lacks selection"
     assert [(item["kind"], item["count"]) for item in results["findings"]] == [("injected", 4)]
     assert results["resolved"]["inject"] == {"insertions": None, "length": 8, "kind": "alphanumeric"}
-    powers = {threat["name"]: threat["powers"] for threat in results["threats"]}
-    assert powers["insider"] == ["place a record of its own making among the data of a device"]
-    assert powers["eavesdropper"] == []
+    capabilities = {threat["name"]: threat["capabilities"] for threat in results["threats"]}
+    assert capabilities["insider"] == ["place a record of its own making among the data of a device"]
+    assert capabilities["eavesdropper"] == []
 
     # The header says that the run was tampered with and how; the watermarks are the adversary's alone.
     run = out / "runs" / "plain" / "seed-0"
@@ -106,4 +106,4 @@ def test_the_shipped_plan_attributes_by_watermarks_what_the_baseline_only_extrac
         if score["metric"] == "top1"
     }
     assert found["watermark", None] >= found["exposure-baseline", None] + 0.4
-    assert found["watermark", "decoys"] == 0 and found["watermark", "permuted"] <= 0.25
+    assert found["watermark", "decoys"] == 0 and found["watermark", "shuffled-selection"] <= 0.25

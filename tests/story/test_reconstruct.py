@@ -111,7 +111,7 @@ def test_an_active_server_and_a_malicious_participant_are_declared_and_their_eff
     [
         (
             PLAN.replace("attack = [", f"attack = [{ACTIVE}, "),
-            "attack 'mgan-active' needs snapshots, updates, links and the power to isolate; adversary 'server' lacks",
+            "attack 'mgan-active' needs snapshots, updates, links and the capability to isolate; adversary 'server'",
         ),
         (
             PLAN.replace('["server"]', '["active-server"]').replace("attack = [", f"attack = [{ACTIVE}, "),

@@ -17,7 +17,7 @@ from fedleak.trace.truth import Truth
 from pins import pins
 
 MORE = """
-audit = { adversaries = ["eavesdropper"], controls = ["decoys", "permuted", "another"] }
+audit = { adversaries = ["eavesdropper"], controls = ["decoys", "shuffled-selection", "swapped-secrets"] }
 attack = [{ name = "exposure-baseline" }, { name = "eavesdrop" }]
 """
 
@@ -43,11 +43,11 @@ def test_secrets_are_found_attributed_and_kept_only_in_the_truth(fedleak: Run, p
     assert scores["exposure-baseline", None, "top1"]["value"] <= 0.25
     assert scores["eavesdrop", "decoys", "extracted"]["value"] == 0
     # Another's secret is in the model as well, but not for this device.
-    assert scores["eavesdrop", "another", "extracted"]["value"] == extracted["value"]
-    assert scores["eavesdrop", "another", "top1"]["value"] < scores["eavesdrop", None, "top1"]["value"] / 2
+    assert scores["eavesdrop", "swapped-secrets", "extracted"]["value"] == extracted["value"]
+    assert scores["eavesdrop", "swapped-secrets", "top1"]["value"] < scores["eavesdrop", None, "top1"]["value"] / 2
     distances = [scores["eavesdrop", control, "distance1"] for control in (None, "decoys")]
     assert distances[0]["high"] < distances[0]["chance"] and distances[1]["high"] >= distances[1]["chance"]
-    for control in ("decoys", "permuted", "another"):
+    for control in ("decoys", "shuffled-selection", "swapped-secrets"):
         assert scores["eavesdrop", control, "top1"]["low"] <= scores["eavesdrop", control, "top1"]["chance"]
     # The controls trained nothing of their own.
     assert [folder.name for folder in (out / "runs").iterdir()] == ["plain"]
@@ -118,4 +118,4 @@ def test_the_shipped_plan_attributes_what_the_baseline_only_extracts(fedleak: Ru
     }
     assert found["eavesdrop", None] >= found["exposure-baseline", None] + 0.4
     assert found["eavesdrop-strong", None] >= 0.5
-    assert found["eavesdrop", "decoys"] == 0 and found["eavesdrop", "permuted"] <= 0.25
+    assert found["eavesdrop", "decoys"] == 0 and found["eavesdrop", "shuffled-selection"] <= 0.25

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from fedleak.core import IntArray, Layer, Layout, Params, Sight, Task
+from fedleak.core import IntArray, Layer, Layout, Observation, Params, Task
 from fedleak.federation.federation import Round
 from fedleak.trace.header import Header
 from fedleak.trace.writer import TraceWriter
@@ -87,14 +87,14 @@ def model(number: int) -> Params:
 def everything(view: View) -> list[Any]:
     """Everything that an attack could take out of a view."""
     seen: list[Any] = [view.layout, view.task, view.rounds, view.settings]
-    sights = view.adversary.sights
-    if Sight.SNAPSHOTS in sights:
+    observations = view.adversary.observations
+    if Observation.SNAPSHOTS in observations:
         seen += [values.tobytes() for t in range(view.rounds + 1) for values in view.snapshot(t).values()]
-    if Sight.AGGREGATE in sights:
+    if Observation.AGGREGATE in observations:
         seen += [values.tobytes() for t in range(1, view.rounds + 1) for values in view.aggregate(t).values()]
-    if Sight.SELECTION in sights:
+    if Observation.SELECTION in observations:
         seen += [view.selection(t) for t in range(1, view.rounds + 1)]
-    if Sight.UPDATES in sights:
+    if Observation.UPDATES in observations:
         updates = view.updates
         seen += [updates.round.tobytes(), updates.handle.tobytes(), updates.shadow.tobytes()]
         seen.append(None if updates.size is None else updates.size.tobytes())

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from fedleak.core import Power, Sight
+from fedleak.core import Capability, Observation
 from fedleak.registry import load, names
-from fedleak.views.adversaries import ANONYMOUS_SERVER, EAVESDROPPER, INSIDER, SERVER, everyone, plain
+from fedleak.views.adversaries import ANONYMOUS_SERVER, EAVESDROPPER, INSIDER, SERVER, describe, everyone
 from fedleak.views.matrix import matrix
 
 
@@ -14,8 +14,8 @@ from fedleak.views.matrix import matrix
 class Attack:
     """What an attack declares."""
 
-    needs: Sight
-    powers: Power = Power.NONE
+    needs: Observation
+    capabilities: Capability = Capability.NONE
 
 
 @pytest.mark.parametrize("name", names("adversary"))
@@ -24,23 +24,23 @@ def test_an_adversary_is_described_in_a_sentence(name: str) -> None:
 
 
 def test_every_sight_and_power_has_plain_words_of_its_own() -> None:
-    said = [plain(flag) for flag in (*Sight, *Power)]
+    said = [describe(flag) for flag in (*Observation, *Capability)]
     assert len(set(said)) == 6 + 3
-    assert plain(Sight.NONE) == "nothing"
+    assert describe(Observation.NONE) == "nothing"
 
 
 def test_only_a_server_can_link_updates() -> None:
-    able = [adversary.name for adversary in everyone() if Sight.LINKS in adversary.sights]
+    able = [adversary.name for adversary in everyone() if Observation.LINKS in adversary.observations]
     assert able == ["server", "active-server"]
 
 
 def test_the_matrix_says_what_each_adversary_lacks() -> None:
     rows = matrix(
         {
-            "reid": Attack(Sight.UPDATES),
-            "link": Attack(Sight.UPDATES | Sight.LINKS),
-            "none": Attack(Sight.NONE),
-            "mark": Attack(Sight.SNAPSHOTS, Power.INJECT),
+            "reid": Attack(Observation.UPDATES),
+            "link": Attack(Observation.UPDATES | Observation.LINKS),
+            "none": Attack(Observation.NONE),
+            "mark": Attack(Observation.SNAPSHOTS, Capability.INJECT),
         },
         (SERVER, ANONYMOUS_SERVER, EAVESDROPPER, INSIDER),
     )
@@ -52,10 +52,12 @@ def test_the_matrix_says_what_each_adversary_lacks() -> None:
     ]
     assert rows[1].lacks["anonymous-server"] == "links"
     assert rows[1].lacks["eavesdropper"] == "updates, links"
-    assert rows[3].needs == "snapshots, the power to inject" and rows[3].lacks["server"] == "the power to inject"
+    assert (
+        rows[3].needs == "snapshots, the capability to inject" and rows[3].lacks["server"] == "the capability to inject"
+    )
 
 
 def test_who_lacks_both_a_sight_and_a_power_is_told_both() -> None:
-    both = Attack(Sight.SNAPSHOTS | Sight.SELECTION, Power.INJECT | Power.JOIN)
-    assert INSIDER.missing(both) == "selection and the power to join"
-    assert EAVESDROPPER.missing(both) == "the power to inject, join"
+    both = Attack(Observation.SNAPSHOTS | Observation.SELECTION, Capability.INJECT | Capability.JOIN)
+    assert INSIDER.missing(both) == "selection and the capability to join"
+    assert EAVESDROPPER.missing(both) == "the capability to inject, join"

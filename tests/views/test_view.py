@@ -12,7 +12,7 @@ from filmed import LAYOUT, Run, everything, film, model, rows, runs, shadows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedleak.core import Power, Sight
+from fedleak.core import Capability, Observation
 from fedleak.errors import NotVisible, TraceError
 from fedleak.views.adversaries import (
     AGGREGATE_SERVER,
@@ -118,10 +118,10 @@ def test_a_shuffled_selection_tells_of_every_round_in_another_order(trace: Path)
 def test_injected_records_are_shown_only_to_who_has_the_power(trace: Path, adversary: Adversary) -> None:
     marks = {"d-0": "x7q2", "d-3": "k9w4"}
     view = View(trace, adversary, injected=marks)
-    if Power.INJECT in adversary.powers:
+    if Capability.INJECT in adversary.capabilities:
         assert view.injected == marks
     else:
-        with pytest.raises(NotVisible, match="lacks the power to inject"):
+        with pytest.raises(NotVisible, match="lacks the capability to inject"):
             _ = view.injected
         assert not any("x7q2" in str(value) for value in vars(view).values())
 
@@ -135,7 +135,7 @@ def test_in_the_control_every_injected_record_is_said_to_be_elsewhere(trace: Pat
 
 
 def test_who_sees_updates_and_selection_cannot_join_them_by_position(tmp_path: Path) -> None:
-    onlooker = Adversary(name="onlooker", sights=Sight.UPDATES | Sight.SELECTION, summary="")
+    onlooker = Adversary(name="onlooker", observations=Observation.UPDATES | Observation.SELECTION, summary="")
     one = View(film(tmp_path / "one", Run(4, ((1, 3, 0),))), onlooker)
     other = View(film(tmp_path / "other", Run(4, ((3, 1, 0),))), onlooker)
     assert everything(one) == everything(other)
@@ -155,7 +155,12 @@ def test_the_trace_behind_a_view_refuses_what_the_view_refuses(trace: Path) -> N
         (EAVESDROPPER, lambda view: view.aggregate(1), "aggregate", "server, anonymous-server, aggregate-server"),
         (ANONYMOUS_SERVER, lambda view: view.selection(1), "selection", "server, eavesdropper, aggregate-server"),
         (AGGREGATE_SERVER, lambda view: view.updates, "updates", "server, anonymous-server"),
-        (Adversary(name="nobody", sights=Sight.NONE, summary=""), lambda view: view.snapshot(0), "snapshots", "server"),
+        (
+            Adversary(name="nobody", observations=Observation.NONE, summary=""),
+            lambda view: view.snapshot(0),
+            "snapshots",
+            "server",
+        ),
     ],
 )
 def test_asking_for_more_names_the_adversary_the_sight_and_who_has_it(
@@ -221,9 +226,9 @@ def test_what_is_hidden_cannot_be_found_by_its_checksum(trace: Path) -> None:
     # Few devices a round: whoever has the checksum of a column can try all its orders.
     behind = View(trace, ANONYMOUS_SERVER)._trace
     assert behind.header.devices == () and behind.header.shadow == ()
-    tables = [table.sight for table in behind.header.tables()]
-    for sight in ("device", "size", "dropped"):
-        assert not behind._log.crc[:, tables.index(sight)].any()
+    tables = [table.observation for table in behind.header.tables()]
+    for observation in ("device", "size", "dropped"):
+        assert not behind._log.crc[:, tables.index(observation)].any()
     assert View(trace, EAVESDROPPER)._trace.header.devices
 
 

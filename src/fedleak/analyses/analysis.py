@@ -14,23 +14,23 @@ from typing import Annotated, Any, ClassVar, Protocol
 import numpy as np
 from msgspec import Meta
 
-from fedleak.core import number
+from fedleak.core import format_interval, format_value
 from fedleak.errors import PlanError, did_you_mean
 from fedleak.pipeline import stages
 from fedleak.pipeline.attack_runner import played
-from fedleak.pipeline.output import keep
+from fedleak.pipeline.output import save_analysis
 from fedleak.pipeline.runs import runs
 from fedleak.pipeline.stages import Progress
-from fedleak.plan.configure import plain
+from fedleak.plan.configure import to_dict
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import merged, parse
 from fedleak.score.result import Analysis, Series
-from fedleak.score.score import Measured, Played, measure
+from fedleak.score.score import AttackResult, Measured, measure
 
 __all__ = [
     "Analyser",
     "Numbered",
-    "OfAttack",
+    "SingleAttackAnalysis",
     "Point",
     "analyse",
     "check",
@@ -42,7 +42,7 @@ __all__ = [
     "measured",
     "otherwise",
     "play",
-    "said",
+    "format_measured",
     "table",
     "vary",
 ]
@@ -62,7 +62,7 @@ class Analyser(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OfAttack:
+class SingleAttackAnalysis:
     """An analysis of one attack of the plan."""
 
     attack: Annotated[str, Meta(description="which attack of the plan; the first that fits if absent")] | None = None
@@ -84,7 +84,7 @@ def analyse(look: Analyser, plan: Plan, out: Path, progress: Progress, jobs: int
     Attacks of the plan that were not played yet stay unscored: an analysis trains the undefended federation only.
     """
     found = look.run(plan, out, progress, jobs)
-    keep(found, out)
+    save_analysis(found, out)
     stages.report(stages.score(plan, out, progress, partial=True), out)
     return found
 
@@ -123,8 +123,8 @@ def vary(
     """
     able = [next(adversary.name for adversary in plan.adversaries if not adversary.missing(a)) for a in attacks]
     change = {
-        "attack": [plain(attack) for attack in attacks],
-        "game": [plain(game) for game in games],
+        "attack": [to_dict(attack) for attack in attacks],
+        "game": [to_dict(game) for game in games],
         "defence": [],
         "audit": {"adversaries": list(dict.fromkeys(able)), "controls": list(controls)},
         **tables,
@@ -156,7 +156,7 @@ class Numbered:
         self.progress.tick(units)
 
 
-def play(plan: Plan, out: Path, progress: Progress, jobs: int | None) -> list[list[Played]]:
+def play(plan: Plan, out: Path, progress: Progress, jobs: int | None) -> list[list[AttackResult]]:
     """Train and attack what is missing; the claims of every play of the plan, over its seeds."""
     stages.train(plan, out, progress, jobs)
     stages.attack(plan, out, progress, jobs)
@@ -164,7 +164,7 @@ def play(plan: Plan, out: Path, progress: Progress, jobs: int | None) -> list[li
     return [[played(run, *one) for run in every] for one in plan.plays]
 
 
-def measured(plan: Plan, claims: Sequence[Played], metric: str = "ap") -> Measured:
+def measured(plan: Plan, claims: Sequence[AttackResult], metric: str = "ap") -> Measured:
     """A metric with its interval over people and its chance level, as an audit measures it."""
     return measure(claims, metric, level=plan.audit.level, permutations=plan.audit.permutations)
 
@@ -205,9 +205,9 @@ def numbers(found: Measured) -> list[str | float | None]:
     return [found.value, found.low, found.high, found.chance, times, found.users]
 
 
-def said(found: Measured) -> str:
+def format_measured(found: Measured) -> str:
     """A measured number in a sentence: `0.41 [0.36, 0.47], chance 0.02`."""
-    return f"{number(found.value)} [{number(found.low)}, {number(found.high)}], chance {number(found.chance)}"
+    return f"{format_interval(found.value, found.low, found.high)}, chance {format_value(found.chance)}"
 
 
 def closing(plan: Plan, attack: Any | None = None, *, permuted: bool = True) -> str:

@@ -20,10 +20,10 @@ from fedleak.analyses.exposure_timeline import SIGNALS, Course, course
 from fedleak.attacks.records.eavesdrop import spearman
 from fedleak.attacks.records.scoring import Scores
 from fedleak.attacks.records.significance import against_permuted, contrasts, holm, named_by_accident
-from fedleak.core import number, rng_for
+from fedleak.core import format_value, rng_for
 from fedleak.errors import PlanError
 from fedleak.pipeline import stages
-from fedleak.pipeline.attack_runner import asked
+from fedleak.pipeline.attack_runner import build_questions
 from fedleak.pipeline.jobs import cores
 from fedleak.pipeline.runs import runs
 from fedleak.pipeline.stages import Progress
@@ -59,7 +59,7 @@ class AttributeRecord:
         progress.stage("Following secrets", len(every) * len(players))
         courses: dict[str, list[Course]] = {signal: [] for signal in players}
         for run in every:
-            given = asked(run, next(game for game in plan.games if game.name == "extract"))
+            given = build_questions(run, next(game for game in plan.games if game.name == "extract"))
             for signal, adversary in players.items():
                 attack = next((one for one in plan.attacks if isinstance(one, SIGNALS[signal]) and self.named), None)
                 courses[signal].append(course(run, given, signal, adversary, attack, jobs or cores()))
@@ -134,9 +134,10 @@ class AttributeRecord:
         ends = interval(plan, courses, right)
         shown = int(((corrected <= level) & (right == 1)).sum())
         text = (
-            f"By {'who took part' if signal == 'presence' else 'the watermarks'}, {number(float(right.mean()))} "
-            f"[{number(ends.low)}, {number(ends.high)}] of {len(right)} secrets go best with their own device, chance "
-            f"{number(chance(courses))}; for {shown} of them this is shown to be no accident (p at most {level:.2g})."
+            f"By {'who took part' if signal == 'presence' else 'the watermarks'}, {format_value(float(right.mean()))} "
+            f"[{format_value(ends.low)}, {format_value(ends.high)}] of {len(right)} secrets go best with their "
+            f"own device, chance {format_value(chance(courses))}; for {shown} of them this is shown to be no accident "
+            f"(p at most {level:.2g})."
         )
         rows: list[list[str | float | None]] = [
             [name, "the secret", signal, *map(float, values)]
@@ -190,7 +191,7 @@ def able(plan: Plan) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for signal, attack in SIGNALS.items():
         for adversary in plan.adversaries:
-            if not adversary.missing(attack) and (plan.inject is not None or not attack.powers):
+            if not adversary.missing(attack) and (plan.inject is not None or not attack.capabilities):
                 found.setdefault(signal, adversary)
     if not found:
         raise PlanError(

@@ -13,11 +13,11 @@ import numpy.typing as npt
 from msgspec import Meta
 from scipy.stats import rankdata
 
-from fedleak.analyses.analysis import OfAttack, chosen, closing, play, vary
-from fedleak.core import IntArray, Layer, Task, number, rng_for
+from fedleak.analyses.analysis import SingleAttackAnalysis, chosen, closing, play, vary
+from fedleak.core import IntArray, Layer, Task, format_value, rng_for
 from fedleak.errors import AttackError, PlanError
 from fedleak.games.identify import Identify
-from fedleak.pipeline.attack_runner import asked
+from fedleak.pipeline.attack_runner import build_questions
 from fedleak.pipeline.runs import Run, runs
 from fedleak.pipeline.stages import Progress
 from fedleak.plan.plan import Plan
@@ -42,7 +42,7 @@ class Leaning:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bias(OfAttack):
+class Bias(SingleAttackAnalysis):
     """Show the norm of the output weights' update class by class (Orekondy et al., 2020, Figure 11)."""
 
     name: ClassVar[str] = "bias"
@@ -87,8 +87,9 @@ class Bias(OfAttack):
             text=(
                 "The length of an update to the weights of each class shows which classes a device's data pulls at. "
                 "Prior and private updates of one person agree (correlation over classes, after what everybody has in "
-                f"common is taken off) at {number(float(agreement.mean()))} [{number(interval.low)}, "
-                f"{number(interval.high)}]; those of two different people at {number(chance)}. This agreement {told}. "
+                f"common is taken off) at {format_value(float(agreement.mean()))} [{format_value(interval.low)}, "
+                f"{format_value(interval.high)}]; those of two different people at {format_value(chance)}. This "
+                f"agreement {told}. "
                 f"{closing(plan, attack, permuted=False)}"
             ),
             columns=["what", "value", "low", "high", "chance", "people"],
@@ -119,7 +120,7 @@ class Bias(OfAttack):
 
 def leaning(run: Run, adversary: Any, outputs: int, claims: Any, right: IntArray) -> Leaning:
     """Read the output layer's weights from every update and average their norms by class, person and side."""
-    given = asked(run, Identify())
+    given = build_questions(run, Identify())
     view = View(run.folder / "trace", adversary, given.shadow)
     layer = view.layout[-1]
     span, shape = weights(layer, outputs)
@@ -206,7 +207,9 @@ def resampled(x: Table, y: Table, level: float, rng: np.random.Generator) -> tup
 
 def heatmap(title: str, one: Leaning, people: IntArray, classes: list[str]) -> Figure:
     """Two rows a person, prior above private, so that agreement shows as equal stripes."""
-    rows = [(f"{one.people[i]} (AP {number(float(one.ap[i]))}) {side}", i, side) for i in people for side in SIDES]
+    rows = [
+        (f"{one.people[i]} (AP {format_value(float(one.ap[i]))}) {side}", i, side) for i in people for side in SIDES
+    ]
     return Figure(
         kind="heatmap",
         title=title,

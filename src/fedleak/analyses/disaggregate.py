@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from fedleak.analyses.analysis import closing, vary
 from fedleak.analyses.feature_space import layer_of
-from fedleak.core import number, rng_for
+from fedleak.core import format_interval, format_value, rng_for
 from fedleak.pipeline import stages
 from fedleak.pipeline.runs import runs
 from fedleak.pipeline.stages import Progress
@@ -84,8 +84,7 @@ class Disaggregate:
             rows.append([knows, rounds, *line[1:], float(first.mean()), float(chance), len(own)])
         last = {knows: lines[-1] for knows, lines in series.items()}
         told = "; ".join(
-            f"from {knows}: {number(line[1])} [{number(line[2])}, {number(line[3])}], to other devices "
-            f"{number(line[4])}"
+            f"from {knows}: {format_interval(line[1], line[2], line[3])}, to other devices {format_value(line[4])}"
             for knows, line in last.items()
         )
         return Analysis(

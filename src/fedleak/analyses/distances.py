@@ -13,7 +13,7 @@ from scipy.spatial.distance import cdist
 
 from fedleak.analyses.analysis import closing, vary
 from fedleak.analyses.feature_space import Points, layer_of, of_data, of_updates
-from fedleak.core import number, rng_for
+from fedleak.core import format_value, rng_for
 from fedleak.pipeline import stages
 from fedleak.pipeline.runs import runs
 from fedleak.pipeline.stages import Progress
@@ -116,5 +116,8 @@ def dots(name: str, seeds: Sequence[Mapping[str, Pair]]) -> Series:
         name=name,
         x=[pair[0] for _, pair in pairs],
         y=[pair[1] for _, pair in pairs],
-        labels=[f"{person}: {number(pair[0])} to themselves, {number(pair[1])} to others" for person, pair in pairs],
+        labels=[
+            f"{person}: {format_value(pair[0])} to themselves, {format_value(pair[1])} to others"
+            for person, pair in pairs
+        ],
     )

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Meta
 
-from fedleak.analyses.analysis import OfAttack, base_game, closing, doubling, play, vary
+from fedleak.analyses.analysis import SingleAttackAnalysis, base_game, closing, doubling, play, vary
 from fedleak.attacks.records.candidate_search import Searching, spread
 from fedleak.attacks.records.exposure_history import followed, language
 from fedleak.attacks.records.format_search import Space
@@ -25,7 +25,7 @@ from fedleak.attacks.records.rank import ranks
 from fedleak.core import rng_for
 from fedleak.errors import PlanError, did_you_mean
 from fedleak.games.extract import RecordQuestions
-from fedleak.pipeline.attack_runner import asked
+from fedleak.pipeline.attack_runner import build_questions
 from fedleak.pipeline.runs import Run, runs
 from fedleak.pipeline.stages import Progress
 from fedleak.plan.plan import Plan
@@ -53,7 +53,7 @@ class _Looked:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Exposure(OfAttack):
+class Exposure(SingleAttackAnalysis):
     """Exposure of every secret in bits over the rounds, and the recall of an attack's candidates."""
 
     name: ClassVar[str] = "exposure"
@@ -82,7 +82,7 @@ class Exposure(OfAttack):
             secrets.append(held)
             decoys += [never] if never.people else []
         placed = [row for claims in plays for row in near(claims)]
-        form = asked(every[0], game).questions
+        form = build_questions(every[0], game).questions
         assert isinstance(form, RecordQuestions)
         bits = form.form.bits
         rows = [row for held in secrets for row in self._rows(held, attack, bits)]
@@ -109,7 +109,7 @@ class Exposure(OfAttack):
 
     def _look(self, run: Run, attack: Searching, game: Any, adversary: Any, progress: Progress) -> list[_Looked]:
         """The secrets and the decoys of one run."""
-        given, truth = asked(run, game), Truth.load(run.folder / "truth")
+        given, truth = build_questions(run, game), Truth.load(run.folder / "truth")
         questions = given.questions
         assert isinstance(questions, RecordQuestions)
         known = questions.records

@@ -15,7 +15,7 @@ from fedleak.attacks.records.scoring import Scores
 from fedleak.attacks.records.watermark import Watermark
 from fedleak.core import IntArray
 from fedleak.games.extract import RecordQuestions
-from fedleak.games.game import Asked
+from fedleak.games.game import GameInstance
 from fedleak.pipeline.runs import Run
 
 __all__ = ["SIGNALS", "Named", "Course", "course"]
@@ -69,7 +69,9 @@ class Course:
         return np.asarray(np.nanmax(table, axis=0) if highest else np.nanmean(table, axis=0))
 
 
-def course(run: Run, given: Asked, signal: str, adversary: Any, attack: Correlating | None, workers: int) -> Course:
+def course(
+    run: Run, given: GameInstance, signal: str, adversary: Any, attack: Correlating | None, workers: int
+) -> Course:
     """Follow the true secrets of a run, and an attack's candidates, through an adversary's eyes."""
     view, questions = given.look(run.folder / "trace", adversary, workers=workers)
     assert isinstance(questions, RecordQuestions)

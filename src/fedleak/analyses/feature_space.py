@@ -9,7 +9,7 @@ import numpy as np
 from fedleak.attacks.features import features, unit
 from fedleak.core import FloatArray, IntArray
 from fedleak.games.identify import Identify
-from fedleak.pipeline.attack_runner import asked
+from fedleak.pipeline.attack_runner import build_questions
 from fedleak.pipeline.runs import Run
 from fedleak.plan.plan import Plan
 from fedleak.population.population import Examples
@@ -52,7 +52,7 @@ class Points:
 
 def of_updates(plan: Plan, run: Run, layer: str) -> Points:
     """One layer of the updates, as the attacks see it: shadow devices on one side, anonymous ones on the other."""
-    given = asked(run, Identify())
+    given = build_questions(run, Identify())
     view = View(run.folder / "trace", plan.adversaries[0], given.shadow, memory=plan.audit.memory)
     found = features(view, given.questions, layer)
     return Points(

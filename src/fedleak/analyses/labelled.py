@@ -11,22 +11,22 @@ from msgspec import Meta
 
 from fedleak.analyses.analysis import (
     COLUMNS,
-    OfAttack,
     Point,
+    SingleAttackAnalysis,
     base_game,
     chosen,
     closing,
     curve,
     doubling,
+    format_measured,
     measured,
     play,
-    said,
     table,
     vary,
 )
 from fedleak.errors import AttackError
 from fedleak.pipeline import stages
-from fedleak.pipeline.attack_runner import asked
+from fedleak.pipeline.attack_runner import build_questions
 from fedleak.pipeline.runs import runs
 from fedleak.pipeline.stages import Progress
 from fedleak.plan.plan import Plan
@@ -36,7 +36,7 @@ __all__ = ["LabelledUpdates"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelledUpdates(OfAttack):
+class LabelledUpdates(SingleAttackAnalysis):
     """Give the attack 1, 2, 4, ... labelled updates of each person (Orekondy et al., 2020, Figure 8)."""
 
     name: ClassVar[str] = "labelled-updates"
@@ -52,7 +52,7 @@ class LabelledUpdates(OfAttack):
         game = replace(base_game(plan, attack), labelled=None)
         once = vary(plan, attacks=[attack], games=[game])
         stages.train(once, out, progress, jobs)
-        shadows = [given.shadow[given.shadow >= 0] for given in (asked(run, game) for run in runs(once, out))]
+        shadows = [given.shadow[given.shadow >= 0] for given in (build_questions(run, game) for run in runs(once, out))]
         numbers = np.concatenate([np.bincount(shadow) for shadow in shadows])
         if not numbers.any():
             raise AttackError("no shadow device was selected in any round, so no labelled update exists; train more")
@@ -69,8 +69,9 @@ class LabelledUpdates(OfAttack):
             title=self.summary,
             text=(
                 "The adversary keeps only so many of the updates of its own devices for each person, drawn at random, "
-                f"and learns from those. With at most {counts[0]} it reaches average precision {said(found[0])}; with "
-                f"all of them, {most:.1f} on average, {said(found[-1])}. {closing(plan, attack)}"
+                f"and learns from those. With at most {counts[0]} it reaches average precision "
+                f"{format_measured(found[0])}; with "
+                f"all of them, {most:.1f} on average, {format_measured(found[-1])}. {closing(plan, attack)}"
             ),
             columns=["labelled updates", *COLUMNS],
             rows=table(points),

@@ -8,16 +8,16 @@ from typing import ClassVar
 
 from fedleak.analyses.analysis import (
     COLUMNS,
-    OfAttack,
     Point,
+    SingleAttackAnalysis,
     base_game,
     chosen,
     closing,
     curve,
+    format_measured,
     measured,
     numbers,
     play,
-    said,
     vary,
 )
 from fedleak.pipeline import stages
@@ -30,7 +30,7 @@ __all__ = ["Layers"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layers(OfAttack):
+class Layers(SingleAttackAnalysis):
     """Play one attack on every layer in turn (Orekondy et al., 2020, Figure 9 and Table 5)."""
 
     name: ClassVar[str] = "layers"
@@ -59,7 +59,7 @@ class Layers(OfAttack):
             text=(
                 "The same attack is played on one layer of the updates at a time. "
                 f"{leaking} of {len(points)} layers give senders away; the most telling is {best.label}, average "
-                f"precision {said(best.measured)}. {closing(plan, attack)}"
+                f"precision {format_measured(best.measured)}. {closing(plan, attack)}"
             ),
             columns=["layer", "parameters", *COLUMNS],
             rows=[[layer, size, *numbers(one)] for (layer, size), one in zip(sizes.items(), found, strict=True)],

@@ -10,16 +10,16 @@ from msgspec import Meta
 
 from fedleak.analyses.analysis import (
     COLUMNS,
-    OfAttack,
     Point,
+    SingleAttackAnalysis,
     base_game,
     chosen,
     closing,
     curve,
+    format_measured,
     measured,
     numbers,
     play,
-    said,
     vary,
 )
 from fedleak.pipeline.stages import Progress
@@ -31,7 +31,7 @@ __all__ = ["SeenUsers"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SeenUsers(OfAttack):
+class SeenUsers(SingleAttackAnalysis):
     """The open world over the share of people whom the adversary knows (Orekondy et al., 2020, Figure 6)."""
 
     name: ClassVar[str] = "seen-users"
@@ -62,7 +62,10 @@ class SeenUsers(OfAttack):
         for (attack, game, _), one in zip(varied.plays, found, strict=True):
             curves.setdefault(label(attack, attacks), []).append(Point(game.seen, f"{game.seen:.0%} seen", one))
         first = next(iter(curves.values()))
-        ends = [f"with {point.label}, average precision {said(point.measured)}" for point in (first[0], first[-1])]
+        ends = [
+            f"with {point.label}, average precision {format_measured(point.measured)}"
+            for point in (first[0], first[-1])
+        ]
         return Analysis(
             name=self.name,
             title=self.summary,

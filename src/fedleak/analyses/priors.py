@@ -13,17 +13,17 @@ from msgspec import Meta
 from fedleak.analyses.analysis import (
     COLUMNS,
     Numbered,
-    OfAttack,
     Point,
+    SingleAttackAnalysis,
     base_game,
     chosen,
     closing,
     curve,
     doubling,
+    format_measured,
     measured,
     otherwise,
     play,
-    said,
     table,
     vary,
 )
@@ -41,7 +41,7 @@ __all__ = ["PriorSize", "Priors"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class PriorSize(OfAttack):
+class PriorSize(SingleAttackAnalysis):
     """Give the adversary 1, 2, 4, ... prior examples of each person (Orekondy et al., 2020, Figure 7)."""
 
     name: ClassVar[str] = "prior-size"
@@ -73,7 +73,8 @@ class PriorSize(OfAttack):
             text=(
                 "The adversary's own devices train on only so many examples of each person, and the federation is "
                 f"trained anew for each number. With {points[0].label} the attack reaches average precision "
-                f"{said(points[0].measured)}; with {most:.1f} on average, {said(whole)}. {closing(plan, attack)}"
+                f"{format_measured(points[0].measured)}; with {most:.1f} on average, {format_measured(whole)}. "
+                f"{closing(plan, attack)}"
             ),
             columns=["prior examples", *COLUMNS],
             rows=table(points),
@@ -91,7 +92,7 @@ class PriorSize(OfAttack):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Priors(OfAttack):
+class Priors(SingleAttackAnalysis):
     """Divide people's data into prior and private in every way that it allows (Orekondy et al., 2020, Table 3)."""
 
     name: ClassVar[str] = "priors"
@@ -117,7 +118,7 @@ class Priors(OfAttack):
                     plan, attack, out / "analyses" / self.name / way, named, jobs, {"prior": way, "split": "auto"}
                 )
             points.append(Point(len(points), way, found))
-        results = "; ".join(f"{point.label} {said(point.measured)}" for point in points)
+        results = "; ".join(f"{point.label} {format_measured(point.measured)}" for point in points)
         return Analysis(
             name=self.name,
             title=self.summary,

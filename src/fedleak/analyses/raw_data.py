@@ -18,16 +18,16 @@ from msgspec import Meta
 
 from fedleak.analyses.analysis import (
     COLUMNS,
-    OfAttack,
     Point,
+    SingleAttackAnalysis,
     chosen,
     closing,
     curve,
     doubling,
+    format_measured,
     measured,
     numbers,
     play,
-    said,
     table,
     vary,
 )
@@ -39,12 +39,12 @@ from fedleak.games.identify import Identify
 from fedleak.pipeline.attack_runner import play as answer
 from fedleak.pipeline.jobs import cores, run_jobs
 from fedleak.pipeline.runs import Run, Tick, Variant, digest
-from fedleak.pipeline.stages import Progress, reread, sent
+from fedleak.pipeline.stages import Progress, deserialise_plan, serialise_plan
 from fedleak.plan.plan import Plan
 from fedleak.population.prepare import Prepared, prepare
 from fedleak.score.assemble import settings_key
 from fedleak.score.result import Analysis, Figure, Series
-from fedleak.score.score import Played
+from fedleak.score.score import AttackResult
 from fedleak.trace.files import private_folder, read_whole, write_atomic
 from fedleak.trace.header import Header
 from fedleak.trace.lock import locked
@@ -58,7 +58,7 @@ _PREFIX = ".raw-"
 
 
 @dataclass(frozen=True, kw_only=True)
-class RawData(OfAttack):
+class RawData(SingleAttackAnalysis):
     """Attack sets of raw examples as if they were updates (first version of Orekondy et al., 2020, Figure 10)."""
 
     name: ClassVar[str] = "raw-data"
@@ -88,7 +88,10 @@ class RawData(OfAttack):
             todo = [place for place, path in paths.items() if not path.exists()]
             progress.stage(f"Attacking {len(todo)} records of raw data", len(todo))
             run_jobs(
-                [(job, (*sent(varied), seed, size, self.sets, str(paths[size, seed]))) for size, seed in todo],
+                [
+                    (job, (*serialise_plan(varied), seed, size, self.sets, str(paths[size, seed])))
+                    for size, seed in todo
+                ],
                 jobs or cores(),
                 progress.tick,
             )
@@ -106,8 +109,8 @@ class RawData(OfAttack):
             text=(
                 "Instead of updates the same attack is given the mean of some raw examples (pixels, columns, or how "
                 f"often each word occurs): {self.sets} sets of each person's prior data to learn from and of their "
-                f"private data to name. One example gives average precision {said(points[0].measured)}; "
-                f"{points[-1].label} {said(points[-1].measured)}; an update {said(updates)}. "
+                f"private data to name. One example gives average precision {format_measured(points[0].measured)}; "
+                f"{points[-1].label} {format_measured(points[-1].measured)}; an update {format_measured(updates)}. "
                 + (
                     f"Raw data scores higher than updates from {beside.label} on. "
                     if beside
@@ -151,7 +154,7 @@ def job(text: str, change: bytes, seed: int, size: int, sets: int, path: str, ti
 
     The record itself holds private examples, which no folder of an audit does, so it lives only for the attack.
     """
-    plan = reread(text, change)
+    plan = deserialise_plan(text, change)
     with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=Path(path).parent) as folder:
         run = Run(Variant(), seed, Path(folder), "raw data", plan.audit.memory)
         record(prepare(plan.dataset, plan.population, seed), run, size, sets)
@@ -162,14 +165,14 @@ def job(text: str, change: bytes, seed: int, size: int, sets: int, path: str, ti
     tick(1)
 
 
-def kept(path: Path, seed: int) -> Played:
+def kept(path: Path, seed: int) -> AttackResult:
     """Claims that an earlier attempt kept."""
     try:
         with np.load(io.BytesIO(read_whole(path)), allow_pickle=False) as found:
             claims, right, options = found["claims"], found["right"], tuple(map(str, found["options"]))
     except (ValueError, KeyError, EOFError, OSError) as error:
         raise TraceError(f"{path} is damaged ({error}); delete it and run the analysis again") from error
-    return Played(seed, claims, right, options, "identify", right, options)
+    return AttackResult(seed, claims, right, options, "identify", right, options)
 
 
 def record(prepared: Prepared, run: Run, size: int, sets: int) -> None:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from msgspec import Meta
 
 from fedleak.analyses.analysis import vary
-from fedleak.attacks.reconstruct.representatives import Found, Inversion, representatives
+from fedleak.attacks.reconstruct.representatives import Inversion, RepresentativeSet, representatives
 from fedleak.attacks.shadow import model_of
 from fedleak.core import FloatArray, rng_for
 from fedleak.errors import AttackError
@@ -121,7 +121,7 @@ class RepresentativesLook(Inversion):
             figures=[figure, *pictures],
         )
 
-    def _found(self, run: Run, at: int, earlier: dict[str, FloatArray]) -> tuple[Found, list[str]]:
+    def _found(self, run: Run, at: int, earlier: dict[str, FloatArray]) -> tuple[RepresentativeSet, list[str]]:
         """The representatives of one round, and whose they are; `earlier` holds the last ones of each client."""
         view, trace = View(run.folder / "trace", ANONYMOUS_SERVER), Trace.open(run.folder / "trace")
         shape = tuple(view.settings["input_shape"])
@@ -147,7 +147,7 @@ class RepresentativesLook(Inversion):
         return found, owners
 
     def _measured(
-        self, found: Found, held: Sequence[Examples], run: Run, at: int
+        self, found: RepresentativeSet, held: Sequence[Examples], run: Run, at: int
     ) -> dict[str, npt.NDArray[np.float64]]:
         """Every measure of each client; NaN where no class of its own was found."""
         rng = rng_for(run.seed, "representatives", at)
@@ -167,7 +167,7 @@ class RepresentativesLook(Inversion):
             table[:, client] = [np.mean(part) if part else np.nan for part in scores]
         return dict(zip(_MEASURES, [found.error, *table], strict=True))
 
-    def _pictures(self, found: Found, held: Sequence[Examples]) -> list[Figure]:
+    def _pictures(self, found: RepresentativeSet, held: Sequence[Examples]) -> list[Figure]:
         """Some clients' representatives above the means of their data, as they are; for the owner's report only."""
         figures = []
         for client in range(min(self.shown, len(held))):

@@ -13,31 +13,31 @@ from msgspec import Meta
 
 from fedleak.analyses.analysis import (
     COLUMNS,
-    OfAttack,
+    SingleAttackAnalysis,
     base_game,
     chosen,
     closing,
+    format_measured,
     measured,
     numbers,
     play,
-    said,
     vary,
 )
-from fedleak.core import IntArray, number
+from fedleak.core import IntArray, format_value
 from fedleak.errors import PlanError
-from fedleak.pipeline.attack_runner import asked
+from fedleak.pipeline.attack_runner import build_questions
 from fedleak.pipeline.runs import runs
 from fedleak.pipeline.stages import Progress
 from fedleak.plan.plan import Plan
 from fedleak.score.result import Analysis, Figure
-from fedleak.score.score import Measured, Played
+from fedleak.score.score import AttackResult, Measured
 from fedleak.trace.reader import Trace
 
 __all__ = ["Rounds"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rounds(OfAttack):
+class Rounds(SingleAttackAnalysis):
     """Learn from the updates of some rounds, name the senders of others (Orekondy et al., 2020, Figure 10)."""
 
     name: ClassVar[str] = "rounds"
@@ -61,7 +61,8 @@ class Rounds(OfAttack):
         plays = play(varied, out, progress, jobs)
         # What was asked is the same for every range that was learned from; a column is a part of the answers.
         when = [
-            Trace.open(run.folder / "trace").round[asked(run, games[0]).questions.updates] for run in runs(varied, out)
+            Trace.open(run.folder / "trace").round[build_questions(run, games[0]).questions.updates]
+            for run in runs(varied, out)
         ]
         grid = [[self._cell(plan, claims, when, span) for span in spans] for claims in plays]
         names = [f"{first}-{last}" for first, last in spans]
@@ -74,7 +75,9 @@ class Rounds(OfAttack):
         same = [row[i] for i, row in enumerate(grid) if row[i] is not None]
         other = [cell for i, row in enumerate(grid) for j, cell in enumerate(row) if i != j and cell is not None]
         above = sum(cell.low > cell.chance for cell in flat)
-        means = [number(float(np.mean([cell.value for cell in cells if cell]))) for cells in (same, other) if cells]
+        means = [
+            format_value(float(np.mean([cell.value for cell in cells if cell]))) for cells in (same, other) if cells
+        ]
         return Analysis(
             name=self.name,
             title=self.summary,
@@ -82,7 +85,7 @@ class Rounds(OfAttack):
                 "The attack learns from the labelled updates of one range of rounds and names the senders of the "
                 f"updates of another. {above} of {len(flat)} pairs of ranges are above chance; average precision is "
                 f"{' within a range and '.join(means)} across ranges on average, at best "
-                f"{said(max(flat, key=lambda cell: cell.value))}. {closing(plan, attack)}"
+                f"{format_measured(max(flat, key=lambda cell: cell.value))}. {closing(plan, attack)}"
             ),
             columns=["learned from rounds", "asked about rounds", *COLUMNS],
             rows=[
@@ -105,7 +108,7 @@ class Rounds(OfAttack):
         )
 
     def _cell(
-        self, plan: Plan, plays: Sequence[Played], when: Sequence[IntArray], span: tuple[int, int]
+        self, plan: Plan, plays: Sequence[AttackResult], when: Sequence[IntArray], span: tuple[int, int]
     ) -> Measured | None:
         parts = []
         for claims, rounds in zip(plays, when, strict=True):

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fedleak.analyses.analysis import Numbered
-from fedleak.core import number
+from fedleak.core import format_value
 from fedleak.errors import PlanError
 from fedleak.federation.utility import evaluate, metric_of
 from fedleak.pipeline import stages
@@ -67,9 +67,9 @@ class SideEffect:
             text=(
                 f"{metric.capitalize()} of the shared model on the test set after every round, mean over "
                 f"{len(plan.seeds)} seed(s). Undisturbed, which is also what a passive attack leaves: "
-                f"{number(float(before[-tail:].mean()))} over the last {tail} rounds; with the {who}: "
-                f"{number(float(after[-tail:].mean()))}. From round to round it changes by "
-                f"{number(shaken[0])} and {number(shaken[1])} there."
+                f"{format_value(float(before[-tail:].mean()))} over the last {tail} rounds; with the {who}: "
+                f"{format_value(float(after[-tail:].mean()))}. From round to round it changes by "
+                f"{format_value(shaken[0])} and {format_value(shaken[1])} there."
             ),
             columns=["round", *curves],
             rows=[[n, float(a), float(b)] for n, a, b in zip(rounds, before, after, strict=True)],

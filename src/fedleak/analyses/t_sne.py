@@ -13,7 +13,7 @@ from scipy.spatial.distance import cdist
 from sklearn.manifold import TSNE
 from threadpoolctl import threadpool_limits
 
-from fedleak.analyses.analysis import closing, measured, said, vary
+from fedleak.analyses.analysis import closing, format_measured, measured, vary
 from fedleak.analyses.feature_space import Points, layer_of, of_data, of_updates
 from fedleak.core import FloatArray, rng_for
 from fedleak.errors import AttackError
@@ -22,7 +22,7 @@ from fedleak.pipeline.runs import Run, runs
 from fedleak.pipeline.stages import Progress
 from fedleak.plan.plan import Plan
 from fedleak.score.result import Analysis, Figure, Series
-from fedleak.score.score import Measured, Played
+from fedleak.score.score import AttackResult, Measured
 
 __all__ = ["Map"]
 
@@ -63,7 +63,7 @@ class Map:
                 progress.tick(1)
             found = measured(plan, [nearest(points, run) for points, run in zip(some, every, strict=True)], "top1")
             rows.append(row(space, found))
-            told.append(f"{space}: {said(found)}")
+            told.append(f"{space}: {format_measured(found)}")
             figures.append(self._map(some[0], every[0], space))
         return Analysis(
             name=self.name,
@@ -110,14 +110,14 @@ class Map:
         )
 
 
-def nearest(points: Points, run: Run) -> Played:
+def nearest(points: Points, run: Run) -> AttackResult:
     """Answer every private point with the person of the nearest known one, as if it were an attack."""
     distances = cdist(points.private, points.known)
     claims = np.stack(
         [-distances[:, points.known_who == person].min(axis=1) for person in range(len(points.people))], axis=1
     )
     who = points.private_who
-    return Played(run.seed, claims.astype(np.float32), who, points.people, "identify", who, points.people)
+    return AttackResult(run.seed, claims.astype(np.float32), who, points.people, "identify", who, points.people)
 
 
 def row(space: str, found: Measured) -> list[str | float | None]:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from fedleak.analyses.analysis import Numbered, Point, closing, curve, measured, otherwise, play, said, vary
+from fedleak.analyses.analysis import Numbered, Point, closing, curve, format_measured, measured, otherwise, play, vary
 from fedleak.errors import DataError, PlanError, did_you_mean
 from fedleak.pipeline import stages
 from fedleak.pipeline.runs import digest, facts, runs
@@ -128,8 +128,8 @@ class Vary:
     def _text(self, plan: Plan, tried: Sequence[_Tried]) -> str:
         first, last = tried[0], tried[-1]
         ends = [
-            f"{attack}, {metric_name(metric, game)}: {said(first.scores[place])} at {_shown(first.value)}"
-            + (f", {said(last.scores[place])} at {_shown(last.value)}" if place in last.scores else "")
+            f"{attack}, {metric_name(metric, game)}: {format_measured(first.scores[place])} at {_shown(first.value)}"
+            + (f", {format_measured(last.scores[place])} at {_shown(last.value)}" if place in last.scores else "")
             for place in first.scores
             for game, metric, attack in [place]
             if not metric.startswith("distance")  # they go the same way, and are in the table

@@ -6,8 +6,8 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
-from fedleak.core import Power, Sight, Task
-from fedleak.games.game import Claims, Questions
+from fedleak.core import Capability, Observation, Task
+from fedleak.games.game import Predictions, Questions
 from fedleak.trace.prior import Prior
 from fedleak.views.view import View
 
@@ -23,10 +23,10 @@ class Attack(Protocol):
     name: ClassVar[str]
     summary: ClassVar[str]  # one sentence for people who never read the paper
     game: ClassVar[str]
-    needs: ClassVar[Sight]
-    powers: ClassVar[Power]
+    needs: ClassVar[Observation]
+    capabilities: ClassVar[Capability]
     tasks: ClassVar[tuple[Task, ...]]
 
-    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Claims:
+    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Predictions:
         """Answer as the game asks: where there are options, with a finite score for every question and option."""
         ...

@@ -13,7 +13,16 @@ from fedleak.errors import AttackError, did_you_mean
 from fedleak.games.game import Questions
 from fedleak.views.view import View
 
-__all__ = ["Features", "features", "gather", "labelled", "fitting", "unit", "layer_name", "spread"]
+__all__ = [
+    "Features",
+    "features",
+    "stream_rows",
+    "labelled",
+    "fitting",
+    "unit",
+    "layer_name",
+    "fill_missing_candidates",
+]
 
 _FEWEST = 64  # a sketch of fewer numbers compares nothing any more
 
@@ -56,7 +65,7 @@ def features(view: View, questions: Questions, layer: str) -> Features:
     size = next(part.size for part in view.layout if part.name == name)
     # Twice: the rows that are gathered, and their division into known and asked.
     sketch = Sketch(size, fitting(view, 2 * len(wanted)), rng_for(0, "sketch", name))
-    table = gather(view, name, wanted, lambda rows: unit(sketch(rows)), sketch.dims)
+    table = stream_rows(view, name, wanted, lambda rows: unit(sketch(rows)), sketch.dims)
     return Features(
         known=table[np.searchsorted(wanted, shadows)],
         # In the open world the candidates after the last option are strangers to learn `unseen` from.
@@ -76,7 +85,7 @@ def fitting(view: View, rows: int) -> int:
     return dims
 
 
-def gather(
+def stream_rows(
     view: View, layer: str, wanted: IntArray, reduce: Callable[[FloatArray], FloatArray], dims: int
 ) -> FloatArray:
     """Stream a layer from disk and keep of each wanted row (in rising order) what `reduce` makes of it."""
@@ -96,7 +105,7 @@ def unit(rows: FloatArray) -> FloatArray:
     return np.asarray(rows / np.where(norms > 0, norms, 1), dtype=np.float32)
 
 
-def spread(scores: FloatArray, classes: IntArray, options: int) -> FloatArray:
+def fill_missing_candidates(scores: FloatArray, classes: IntArray, options: int) -> FloatArray:
     """Give candidates that no labelled update stands for the lowest score of each question.
 
     A shadow device may never have been selected; the question about its user must be answered all the same.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedleak.attacks.shadow import model_of, sent, settings
+from fedleak.attacks.shadow import apply_known_defences, model_of, settings
 from fedleak.core import Params, rng_for
 from fedleak.federation.engines.batches import Pool
 from fedleak.federation.engines.embedded import Embedded, one_thread
@@ -37,4 +37,4 @@ class Imitation:
 
         with one_thread():
             rows = self.engine.updates(self.view.snapshot(round_number - 1), range(self.count), rngs)
-        return sent(self.view, rows, rngs)
+        return apply_known_defences(self.view, rows, rngs)

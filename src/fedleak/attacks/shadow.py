@@ -19,14 +19,14 @@ from fedleak.errors import AttackError, PlanError
 from fedleak.federation.engines.batches import Pool
 from fedleak.federation.engines.embedded import Embedded, one_thread
 from fedleak.federation.model import Model, Signature
-from fedleak.federation.update_pipeline import sent as leaving
+from fedleak.federation.update_pipeline import apply_update_defences as leaving
 from fedleak.plan.configure import configure
 from fedleak.plan.plan import FederationPlan
 from fedleak.population.population import Examples
 from fedleak.trace.prior import Prior
 from fedleak.views.view import View
 
-__all__ = ["Retrained", "rebuilt", "model_of", "settings", "retrain", "sent", "halves", "WHOLE"]
+__all__ = ["Retrained", "rebuilt", "model_of", "settings", "retrain", "apply_known_defences", "halves", "WHOLE"]
 
 WHOLE = -1
 
@@ -116,10 +116,10 @@ def _updates(
             made = engine.updates(view.snapshot(number - 1), range(len(data)), rngs)
     finally:
         engine.close()
-    return sent(view, made, rngs)
+    return apply_known_defences(view, made, rngs)
 
 
-def sent(
+def apply_known_defences(
     view: View, rows: Mapping[str, torch.Tensor], rngs: Callable[[str, int], np.random.Generator]
 ) -> dict[str, FloatArray]:
     """What devices would send of these updates under the defences that the adversary knows of.

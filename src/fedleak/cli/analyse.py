@@ -12,7 +12,7 @@ from fedleak import registry
 from fedleak.cli.list import described
 from fedleak.cli.options import bar, console, full_option, jobs_option, opened, out_option
 from fedleak.errors import PlanError
-from fedleak.plan.configure import configure, plain
+from fedleak.plan.configure import configure, to_dict
 from fedleak.report import terminal
 
 __all__ = ["command"]
@@ -48,7 +48,7 @@ def command(
     if plan is None:
         raise click.UsageError("Missing argument 'PLAN': whose federation is to be analysed?")
     opened_plan, folder = opened(plan, out, full)
-    planned = next((plain(one) for one in opened_plan.analyses if plain(one)["name"] == name), {})
+    planned = next((to_dict(one) for one in opened_plan.analyses if to_dict(one)["name"] == name), {})
     chosen = {key: value for key, value in planned.items() if key != "name"} | parsed(settings)
     look = configure(cls, chosen, f"fedleak analyse {name} --set")
     # The pipeline is slow to import, and a misspelt name should not wait for it.

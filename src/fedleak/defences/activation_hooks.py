@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 
 from fedleak.federation.hooks import Loss
-from fedleak.federation.model import Touches
+from fedleak.federation.model import ActivationHooks
 
 __all__ = ["touched"]
 
@@ -15,7 +15,7 @@ __all__ = ["touched"]
 def touched(loss: Loss, place: str, act: Callable[[torch.Tensor], torch.Tensor]) -> Loss:
     """A loss for which something is done at a place of the model, before what later defences do there."""
 
-    def changed(touches: Touches) -> torch.Tensor:
+    def changed(touches: ActivationHooks) -> torch.Tensor:
         after = touches.get(place)
         return loss({**touches, place: act if after is None else lambda values: after(act(values))})
 

@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from fedleak.defences.activation_hooks import touched
 from fedleak.federation.hooks import Defence, Loss
-from fedleak.federation.model import Touches
+from fedleak.federation.model import ActivationHooks
 
 __all__ = ["EmbeddingAdversarial"]
 
@@ -40,7 +40,7 @@ class EmbeddingAdversarial(Defence):
     def on_loss(self, loss: Loss, rngs: Sequence[np.random.Generator]) -> Loss:
         """The mean of both losses, so that a step is no longer than without."""
 
-        def both(touches: Touches) -> torch.Tensor:
+        def both(touches: ActivationHooks) -> torch.Tensor:
             passed: list[torch.Tensor] = []
 
             def watch(values: torch.Tensor) -> torch.Tensor:

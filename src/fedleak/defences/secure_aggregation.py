@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Meta
 
-from fedleak.core import FloatArray, Params, Sight
+from fedleak.core import FloatArray, Observation, Params
 from fedleak.errors import TrainingError
 from fedleak.federation.hooks import Added, Defence
 
@@ -43,7 +43,7 @@ class SecureAggregation(Defence):
         "devices hide their updates behind random masks that cancel when they are added up, so that the server learns "
         "only the sum"
     )
-    hides: ClassVar[Sight] = Sight.SIZES  # weights are added up behind masks too
+    hides: ClassVar[Observation] = Observation.SIZES  # weights are added up behind masks too
     no_epsilon: ClassVar[str] = "it adds no noise to the sum, which is what everybody gets to see"
 
     precision: Annotated[

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedleak.core import Sight
+from fedleak.core import Observation
 from fedleak.federation.hooks import Defence
 
 __all__ = ["Shuffle"]
@@ -25,5 +25,5 @@ class Shuffle(Defence):
         "updates pass through somebody who mixes them and removes the senders, so that the server cannot follow a "
         "device"
     )
-    hides: ClassVar[Sight] = Sight.LINKS
+    hides: ClassVar[Observation] = Observation.LINKS
     no_epsilon: ClassVar[str] = "it mixes updates that carry no noise; mixing strengthens noise, and replaces none"

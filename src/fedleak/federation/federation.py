@@ -21,7 +21,7 @@ from fedleak.federation.hooks import Defence
 from fedleak.federation.loss import task_of
 from fedleak.federation.model import Model
 from fedleak.federation.tampering import NOTHING, Isolation, Tampering
-from fedleak.federation.update_pipeline import finite, sent
+from fedleak.federation.update_pipeline import apply_update_defences, finite
 from fedleak.plan.plan import FederationPlan
 from fedleak.population.population import Examples, Share
 
@@ -173,7 +173,7 @@ def train(
                     lambda stage, d, n=number: rng_for(seed, stage, n, devices[d].id),  # type: ignore[misc]
                 )
                 ids = [devices[d].id for d in selected]
-                sent(
+                apply_update_defences(
                     rows,
                     ids,
                     [devices[d].defended for d in selected],

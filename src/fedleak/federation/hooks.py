@@ -26,15 +26,15 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from fedleak.core import FloatArray, Params, Sight
-from fedleak.federation.model import Model, Tensors, Touches
+from fedleak.core import FloatArray, Observation, Params
+from fedleak.federation.model import ActivationHooks, Model, Tensors
 from fedleak.federation.privacy import Statement, Training
 from fedleak.plan.plan import FederationPlan
 from fedleak.population.population import Examples
 
 __all__ = ["Defence", "Added", "Loss", "hidden"]
 
-Loss: TypeAlias = Callable[[Touches], torch.Tensor]
+Loss: TypeAlias = Callable[[ActivationHooks], torch.Tensor]
 """The sum of the clients' losses, where something is done to what flows through the model."""
 
 
@@ -47,9 +47,9 @@ class Added:
     arrived: npt.NDArray[np.bool_]  # by participant; whoever did not arrive is in neither
 
 
-def hidden(defences: Sequence[Defence]) -> Sight:
+def hidden(defences: Sequence[Defence]) -> Observation:
     """What nobody sees any more of a run with these defences."""
-    return functools.reduce(operator.or_, (defence.hides for defence in defences), Sight.NONE)
+    return functools.reduce(operator.or_, (defence.hides for defence in defences), Observation.NONE)
 
 
 class Defence:
@@ -63,7 +63,7 @@ class Defence:
     summary: ClassVar[str]  # one sentence for the report: what the device or the server does differently
     needs_background: ClassVar[bool] = False
     places: ClassVar[tuple[str, ...]] = ()  # of the model, at which it acts; a model without them is refused
-    hides: ClassVar[Sight] = Sight.NONE  # what nobody sees any more of a run with this defence
+    hides: ClassVar[Observation] = Observation.NONE  # what nobody sees any more of a run with this defence
     poisson: ClassVar[bool] = False  # batches are drawn example by example instead of dealt out
     no_epsilon: ClassVar[str] = "it bounds nobody's influence on what is sent and adds no noise that is measured by it"
 

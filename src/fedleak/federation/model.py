@@ -12,12 +12,12 @@ import torch
 
 from fedleak.core import Layout, Params, Task
 
-__all__ = ["Signature", "Tensors", "Input", "Touches", "Model", "Stochastic", "Convolutional", "Architecture"]
+__all__ = ["Signature", "Tensors", "Input", "ActivationHooks", "Model", "Stochastic", "Convolutional", "Architecture"]
 
 Tensors: TypeAlias = Mapping[str, torch.Tensor]
 """`layer.tensor` -> values with a leading client axis: a layer `fc` holds `fc.weight` (clients, out, in)."""
 
-Touches: TypeAlias = Mapping[str, Callable[[torch.Tensor], torch.Tensor]]
+ActivationHooks: TypeAlias = Mapping[str, Callable[[torch.Tensor], torch.Tensor]]
 """Place in a model -> what is done to the values that pass it, (clients, batch, length, size)."""
 
 
@@ -62,7 +62,11 @@ class Stochastic(Protocol):
     places: tuple[str, ...]  # where it can be touched: what leaves the `embedding`, what leaves each `lstm` layer
 
     def train_forward(
-        self, weights: Tensors, x: torch.Tensor, rngs: Sequence[np.random.Generator], touches: Touches | None = None
+        self,
+        weights: Tensors,
+        x: torch.Tensor,
+        rngs: Sequence[np.random.Generator],
+        touches: ActivationHooks | None = None,
     ) -> torch.Tensor:
         """As `forward`, with one generator for each client, and with what is done at the model's places."""
         ...

@@ -14,13 +14,13 @@ from fedleak.errors import TrainingError
 from fedleak.federation.hooks import Defence
 from fedleak.plan.plan import FederationPlan
 
-__all__ = ["Draws", "sent", "finite"]
+__all__ = ["Draws", "apply_update_defences", "finite"]
 
 Draws: TypeAlias = Callable[[int, int], np.random.Generator]
 """The generator of the defence at a place for the device in a row."""
 
 
-def sent(
+def apply_update_defences(
     rows: Mapping[str, torch.Tensor],
     ids: Sequence[str],
     defended: Sequence[bool],

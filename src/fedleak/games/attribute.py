@@ -19,7 +19,7 @@ from msgspec import Meta
 
 from fedleak.core import IntArray
 from fedleak.errors import AttackError, did_you_mean
-from fedleak.games.game import Answers, Asked, OptionGame, Questions
+from fedleak.games.game import Answers, GameInstance, OptionGame, Questions
 from fedleak.games.identify import anonymous, relabel, senders
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
@@ -59,7 +59,7 @@ class Attribute(OptionGame):
         Meta(description="cut a numeric attribute into groups at these values: [20, 30] gives <20, 20-<30 and >=30"),
     ] = ()
 
-    def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> Asked:
+    def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> GameInstance:
         """Divide the people if they are to be new, and ask about every anonymous update of those asked about."""
         sender, rows = senders(trace, truth, prior), anonymous(trace)
         options, value = self._groups([truth.attributes.get(user, {}) for user in prior.candidates])
@@ -69,7 +69,7 @@ class Attribute(OptionGame):
         rows = rows[np.isin(sender[rows], about)]
         if len(rows) == 0:
             raise AttackError(f"{trace.folder}: none of the people asked about sent an update; train more rounds")
-        return Asked(
+        return GameInstance(
             questions=AttributeQuestions(updates=rows, options=options, labels=value[learnt]),
             answers=Answers(right=value[sender[rows]], who=sender[rows], people=tuple(map(str, prior.candidates))),
             prior=prior.take(learnt),

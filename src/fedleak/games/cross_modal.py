@@ -19,7 +19,7 @@ from msgspec import Meta
 
 from fedleak.core import IntArray, Task
 from fedleak.errors import AttackError
-from fedleak.games.game import Answers, Asked, OptionGame, Questions
+from fedleak.games.game import Answers, GameInstance, OptionGame, Questions
 from fedleak.games.identify import anonymous, draw_people, relabel, senders
 from fedleak.games.match import SAME
 from fedleak.games.pairs import between_sides
@@ -59,7 +59,7 @@ class CrossModal(OptionGame):
         int, Meta(ge=4, description="at most this many, half of them right, spread evenly over people")
     ] = 10_000
 
-    def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> Asked:
+    def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> GameInstance:
         """Turn the prior into text, and pair every anonymous update with its sender and with somebody else."""
         sender, rows = senders(trace, truth, prior), anonymous(trace)
         people = len(prior.candidates)
@@ -81,7 +81,7 @@ class CrossModal(OptionGame):
         if len(right) == 0:
             raise AttackError(f"{trace.folder}: fewer than two of the {len(asked)} people asked about sent an update")
         kept = np.union1d(asked, learnt)
-        return Asked(
+        return GameInstance(
             questions=Described(updates=updates, options=(SAME,), candidate=np.searchsorted(kept, candidate)),
             answers=Answers(
                 right=right,

@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import Meta
 
 from fedleak.errors import AttackError
-from fedleak.games.game import Answers, Asked, Claims, Questions
+from fedleak.games.game import Answers, GameInstance, Predictions, Questions
 from fedleak.population.population import Records
 from fedleak.population.secret_formats import Format, parse
 from fedleak.population.secrets import draw
@@ -59,7 +59,7 @@ class Extract:
     distances: ClassVar[tuple[str, ...]] = ("distance1", "distance5", "distance10", "distance20", "distance50")
     needs_prior: ClassVar[bool] = False
     strongest: ClassVar[str | None] = "eavesdrop-strong"
-    controls: ClassVar[tuple[str, ...]] = ("iid", "decoys", "permuted", "another")
+    controls: ClassVar[tuple[str, ...]] = ("iid", "decoys", "shuffled-selection", "swapped-secrets")
 
     most: Annotated[int, Meta(ge=1, le=1000, description="how many records may be named for each device")] = 50
     every: Annotated[
@@ -95,7 +95,7 @@ class Extract:
             )
         return " ".join(notes)
 
-    def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> Asked:
+    def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> GameInstance:
         """Ask about every holder's device; the adversary gets the format and nothing else."""
         if prior.records is None:
             raise AttackError(
@@ -122,7 +122,7 @@ class Extract:
             listed=self._list(prior.records, truth, rng) if self.listed else (),
         )
         right = prior.records.spell([secrets[0] for _, _, secrets in held], questions.form.longest)
-        return Asked(
+        return GameInstance(
             questions=questions,
             answers=Answers(
                 right=right.astype(np.int64),
@@ -150,7 +150,7 @@ class Extract:
             among.add(next(others))
         return tuple(sorted(among))
 
-    def check(self, claims: Claims, questions: Questions, attack: str) -> Claims:
+    def check(self, claims: Predictions, questions: Questions, attack: str) -> Predictions:
         """Refuse what is not a ranking of texts for every device: (devices, places, characters), 0 after the end.
 
         A place may stay empty, where an attack has fewer records to name.

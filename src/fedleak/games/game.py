@@ -19,9 +19,9 @@ from fedleak.trace.truth import Truth
 from fedleak.views.adversaries import Adversary
 from fedleak.views.view import View
 
-__all__ = ["Claims", "Questions", "Answers", "Asked", "Game", "OptionGame"]
+__all__ = ["Predictions", "Questions", "Answers", "GameInstance", "Game", "OptionGame"]
 
-Claims: TypeAlias = npt.NDArray[Any]
+Predictions: TypeAlias = npt.NDArray[Any]
 """What an attack answers: plain numbers, (questions, ...); what they mean is for the game to say."""
 
 
@@ -61,7 +61,7 @@ class Answers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class GameInstance:
     """One playing of a game: what the attack is given, and what it is marked against."""
 
     questions: Questions
@@ -119,11 +119,11 @@ class Game(Protocol):
         """What a report must say beside the question; nothing if empty."""
         ...
 
-    def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> Asked:
+    def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> GameInstance:
         """Draw the questions; the same generator gives the same ones."""
         ...
 
-    def check(self, claims: Claims, questions: Questions, attack: str) -> Claims:
+    def check(self, claims: Predictions, questions: Questions, attack: str) -> Predictions:
         """Refuse claims that do not answer every question; return them as they are kept on disk."""
         ...
 
@@ -145,7 +145,7 @@ class OptionGame:
         """Nothing but the question needs saying."""
         return ""
 
-    def check(self, claims: Claims, questions: Questions, attack: str) -> Claims:
+    def check(self, claims: Predictions, questions: Questions, attack: str) -> Predictions:
         """Refuse claims that do not answer every question with a finite score."""
         if claims.shape != (len(questions), len(questions.options)):
             raise AttackError(

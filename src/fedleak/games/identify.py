@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from fedleak.core import IntArray, UserId
 from fedleak.errors import AttackError
-from fedleak.games.game import Answers, Asked, OptionGame, Questions
+from fedleak.games.game import Answers, GameInstance, OptionGame, Questions
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth
@@ -60,7 +60,7 @@ class Identify(OptionGame):
         | None
     ) = None
 
-    def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> Asked:
+    def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> GameInstance:
         """Draw who is seen, and ask about everyone but those held out."""
         sender, rows = senders(trace, truth, prior), anonymous(trace)
         seen, held = np.arange(len(prior.candidates)), np.zeros(0, dtype=np.int64)
@@ -77,7 +77,7 @@ class Identify(OptionGame):
         # Whoever is not seen has the option after the last candidate.
         place = np.full(len(prior.candidates), len(seen))
         place[seen] = np.arange(len(seen))
-        return Asked(
+        return GameInstance(
             questions=Questions(updates=rows, options=options if self.seen is None else (*options, UNSEEN)),
             answers=Answers(right=place[sender[rows]], who=sender[rows], people=tuple(map(str, prior.candidates))),
             prior=prior.take(np.concatenate([seen, held])),

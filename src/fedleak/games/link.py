@@ -17,7 +17,7 @@ import numpy as np
 from msgspec import Meta
 
 from fedleak.errors import AttackError
-from fedleak.games.game import Answers, Asked, OptionGame
+from fedleak.games.game import Answers, GameInstance, OptionGame
 from fedleak.games.match import SAME, Pairs
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
@@ -59,7 +59,7 @@ class Link(OptionGame):
             "person."
         )
 
-    def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> Asked:
+    def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> GameInstance:
         """Ask about every pair between the rounds that are compared."""
         number, device = np.asarray(trace.round), np.asarray(trace.device)
         place = {user: i for i, user in enumerate(truth.users)}
@@ -86,7 +86,7 @@ class Link(OptionGame):
                 "link; select more devices in each round (fraction), or compare more rounds (starts)"
             )
         order = rng.permutation(len(updates))
-        return Asked(
+        return GameInstance(
             questions=Pairs(updates=updates[order], options=(SAME,)),
             answers=Answers(
                 right=right[order],

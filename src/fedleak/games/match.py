@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from fedleak.core import IntArray
 from fedleak.errors import AttackError
-from fedleak.games.game import Answers, Asked, OptionGame, Questions
+from fedleak.games.game import Answers, GameInstance, OptionGame, Questions
 from fedleak.games.identify import anonymous, draw_people, relabel, senders
 from fedleak.games.pairs import Drawn, between_rounds, between_sides
 from fedleak.trace.prior import Prior
@@ -83,7 +83,7 @@ class Match(OptionGame):
             "person."
         )
 
-    def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> Asked:
+    def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> GameInstance:
         """Draw whom the attack learns from, then pairs of the people to be asked about."""
         sender, rows = senders(trace, truth, prior), anonymous(trace)
         learnt, asked = self._people(len(prior.candidates), rng)
@@ -97,7 +97,7 @@ class Match(OptionGame):
                 + "; train more rounds, or select more devices in each (fraction)"
             )
         updates = np.stack([first, second], axis=1)
-        return Asked(
+        return GameInstance(
             questions=Pairs(updates=updates, options=(SAME,)),
             answers=Answers(right=right, who=sender[updates], people=tuple(map(str, prior.candidates))),
             prior=prior.take(learnt),

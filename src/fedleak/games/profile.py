@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import Meta
 
 from fedleak.errors import AttackError, did_you_mean
-from fedleak.games.game import Answers, Asked, OptionGame, Questions
+from fedleak.games.game import Answers, GameInstance, OptionGame, Questions
 from fedleak.games.identify import anonymous, senders
 from fedleak.population.population import Examples
 from fedleak.trace.prior import Prior
@@ -46,7 +46,7 @@ class Profile(OptionGame):
         Meta(gt=0, le=1, description="somebody fits of whose private examples at least this share shows it"),
     ] = 0.5
 
-    def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> Asked:
+    def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> GameInstance:
         """Draw an update of every anonymous device; the adversary gets the public examples and nothing else."""
         sender, rows = senders(trace, truth, prior), anonymous(trace)
         known = sorted({name for shares in truth.traits.values() for name in shares})
@@ -70,7 +70,7 @@ class Profile(OptionGame):
         order = rng.permutation(rows)
         asked = np.sort(order[np.unique(np.asarray(trace.device)[order], return_index=True)[1]])
         public = prior.background.examples
-        return Asked(
+        return GameInstance(
             questions=ProfileQuestions(
                 updates=asked,
                 options=("fits",),

@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from fedleak.core import IntArray, Task
 from fedleak.errors import AttackError, did_you_mean
-from fedleak.games.game import Answers, Asked, Claims, Questions
+from fedleak.games.game import Answers, GameInstance, Predictions, Questions
 from fedleak.population.population import Examples
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
@@ -76,7 +76,7 @@ class Reconstruct:
             "to whoever opens this report: keep it as you keep the data."
         )
 
-    def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> Asked:
+    def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> GameInstance:
         """Draw the victims; those who are isolated, where the run has some."""
         shape = tuple(int(side) for side in trace.header.settings.get("input_shape", ()))
         if trace.header.task is not Task.CLASSIFY or len(shape) != 3:
@@ -112,7 +112,7 @@ class Reconstruct:
             chosen = [present[i] for i in self._draw([who for _, who in present], people, truth, rng)]
         chosen.sort()
         rows, who = (np.array(column, dtype=np.int64) for column in zip(*chosen, strict=True))
-        return Asked(
+        return GameInstance(
             questions=PictureQuestions(
                 updates=rows,
                 options=(),
@@ -157,7 +157,7 @@ class Reconstruct:
             order.sort(key=turn.__getitem__)  # stable: the first of every value, then the second of every value, ...
         return order[: self.victims]
 
-    def check(self, claims: Claims, questions: Questions, attack: str) -> Claims:
+    def check(self, claims: Predictions, questions: Questions, attack: str) -> Predictions:
         """Refuse what is not so many pictures for every victim."""
         assert isinstance(questions, PictureQuestions)
         shape = (len(questions), questions.samples, *questions.shape)

@@ -1,4 +1,4 @@
-"""The powers of a plan applied to a run: who is isolated, who joins, and what the header says of it."""
+"""The capabilities of a plan applied to a run: who is isolated, who joins, and what the header says of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fedleak.federation.federation import Device
 from fedleak.federation.gan_client import ClassGan, Joined
 from fedleak.federation.model import Model
 from fedleak.federation.tampering import Isolation, Tampering, victims
-from fedleak.plan.configure import plain
+from fedleak.plan.configure import to_dict
 from fedleak.plan.plan import Plan
 from fedleak.population.prepare import Prepared
 from fedleak.trace.reader import Trace
@@ -30,7 +30,7 @@ def tamper(
     newcomer = None
     members = tuple(members)
     if plan.inject is not None:
-        told.append({"power": "inject", **plain(plan.inject)})
+        told.append({"power": "inject", **to_dict(plan.inject)})
     if plan.isolate is not None:
         if plan.record.dtype != "float32":
             raise PlanError("[isolate]: an isolated model is the sum of its updates, and float16 would lose some of it")
@@ -49,7 +49,7 @@ def tamper(
         blank = prepared.shares[0].private.take(np.zeros(count, dtype=np.int64))
         members = (*members, Device(name, UserId("adversary"), -1, blank))
         newcomer = joined
-        told.append({"power": "join", "device": name, "seed": own_seed, **plain(plan.join)})
+        told.append({"power": "join", "device": name, "seed": own_seed, **to_dict(plan.join)})
     return members, Tampering(isolated, newcomer), tuple(told)
 
 

@@ -12,18 +12,18 @@ import numpy as np
 
 from fedleak.core import UserId, rng_for
 from fedleak.errors import AttackError, TraceError
-from fedleak.games.game import Asked, Claims
+from fedleak.games.game import GameInstance, Predictions
 from fedleak.pipeline.jobs import Tick
 from fedleak.pipeline.runs import Run, digest, facts
 from fedleak.score.assemble import settings_key
 from fedleak.score.permutation import derangement
-from fedleak.score.score import Played
+from fedleak.score.score import AttackResult
 from fedleak.trace.files import private_folder, read_whole, write_atomic
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth
 
-__all__ = ["asked", "play", "attack_run", "is_played", "played"]
+__all__ = ["build_questions", "play", "attack_run", "is_played", "played"]
 
 
 def claims_path(run: Run, attack: Any, game: Any, adversary: Any) -> Path:
@@ -33,21 +33,21 @@ def claims_path(run: Run, attack: Any, game: Any, adversary: Any) -> Path:
     """
     key = digest([settings_key(attack, game, adversary), run.memory])[:8]
     # Other controls are only marked otherwise: what was claimed is the same.
-    control = "-permuted" if run.variant.control == "permuted" else ""
+    control = "-shuffled" if run.variant.control == "shuffled-selection" else ""
     known = "-known" if run.variant.adaptive == "machine" else ""  # with shadow devices it has a folder of its own
     return run.folder / "claims" / f"{attack.name}-{key}@{adversary.name}{control}{known}.npy"
 
 
-def asked(run: Run, game: Any) -> Asked:
+def build_questions(run: Run, game: Any) -> GameInstance:
     """The questions of a game about a run; the same every time."""
     trace, truth = Trace.open(run.folder / "trace"), Truth.load(run.folder / "truth")
     if run.variant.control == "decoys":
         if not truth.decoys:
             raise AttackError(f"{run.folder}: control 'decoys', but none were drawn; set decoys = true in [dataset]")
         truth = replace(truth, secrets=truth.decoys)
-    if run.variant.control == "another":
+    if run.variant.control == "swapped-secrets":
         truth = replace(truth, secrets=exchanged(truth.secrets, rng_for(run.seed, "another")))
-    found: Asked = game.ask(trace, truth, Prior.load(run.folder / "prior"), rng_for(run.seed, "game", game.name))
+    found: GameInstance = game.ask(trace, truth, Prior.load(run.folder / "prior"), rng_for(run.seed, "game", game.name))
     return found
 
 
@@ -66,13 +66,13 @@ def play(
     *,
     workers: int = 1,
     tick: Tick | None = None,
-) -> Played:
+) -> AttackResult:
     """Let an attack answer a game's questions about a run, through the eyes of an adversary."""
-    given = asked(run, game)
+    given = build_questions(run, game)
     view, questions = given.look(
         run.folder / "trace",
         adversary,
-        shuffled=rng_for(run.seed, "permuted") if run.variant.control == "permuted" else None,
+        shuffled=rng_for(run.seed, "permuted") if run.variant.control == "shuffled-selection" else None,
         defences=run.variant.defences if run.variant.adaptive else (),
         memory=run.memory,
         workers=workers,
@@ -81,12 +81,12 @@ def play(
     rng = rng_for(run.seed, "attack", attack.name, adversary.name)
     claims = game.check(np.asarray(attack.run(view, given.prior, questions, rng)), questions, attack.name)
     view.progress(1)
-    return beside_the_truth(run, claims, game, given)
+    return with_answers(run, claims, game, given)
 
 
-def beside_the_truth(run: Run, claims: Claims, game: Any, given: Asked) -> Played:
+def with_answers(run: Run, claims: Predictions, game: Any, given: GameInstance) -> AttackResult:
     """Put claims beside the right answers."""
-    return Played(
+    return AttackResult(
         seed=run.seed,
         claims=claims,
         right=given.answers.right,
@@ -121,15 +121,15 @@ def is_played(run: Run, attack: Any, game: Any, adversary: Any) -> bool:
     return claims_path(run, attack, game, adversary).exists()
 
 
-def played(run: Run, attack: Any, game: Any, adversary: Any) -> Played:
+def played(run: Run, attack: Any, game: Any, adversary: Any) -> AttackResult:
     """An attack's claims with the right answers."""
     path = claims_path(run, attack, game, adversary)
     if not path.exists():
         raise TraceError(f"attack '{attack.name}' was not played on {run.name}; run `fedleak attack` first")
-    given = asked(run, game)
+    given = build_questions(run, game)
     try:
         kept = np.load(io.BytesIO(read_whole(path)), allow_pickle=False)
         claims = game.check(kept, given.questions, attack.name)
     except (ValueError, EOFError, AttackError) as error:
         raise TraceError(f"{path} is damaged ({error}); delete it and run `fedleak attack` again") from error
-    return beside_the_truth(run, claims, game, given)
+    return with_answers(run, claims, game, given)

@@ -13,7 +13,7 @@ from fedleak.plan.plan import Plan
 from fedleak.score.result import Analysis
 from fedleak.trace.files import private_folder, read_whole, write_atomic
 
-__all__ = ["claim", "spend", "keep", "analyses"]
+__all__ = ["ensure_owned", "add_elapsed", "save_analysis", "analyses"]
 
 
 class _Folder(msgspec.Struct, kw_only=True):
@@ -24,7 +24,7 @@ class _Folder(msgspec.Struct, kw_only=True):
     seconds: float = 0.0
 
 
-def claim(plan: Plan, out: Path) -> None:
+def ensure_owned(plan: Plan, out: Path) -> None:
     """Refuse a folder that holds something else; attacks, defences and seeds may be added to a plan, its data not."""
     path = out / "audit.json"
     if path.exists():
@@ -51,7 +51,7 @@ def _read(out: Path) -> _Folder:
         raise TraceError(f"{out / 'audit.json'} is damaged ({error}); choose another folder with --out") from error
 
 
-def spend(out: Path, seconds: float) -> float:
+def add_elapsed(out: Path, seconds: float) -> float:
     """Add to the seconds that this folder has cost, over all attempts, and return them."""
     found = _read(out)
     found.seconds += seconds
@@ -59,7 +59,7 @@ def spend(out: Path, seconds: float) -> float:
     return found.seconds
 
 
-def keep(found: Analysis, out: Path) -> Path:
+def save_analysis(found: Analysis, out: Path) -> Path:
     """Write an analysis beside the results, in place of an earlier one of its name."""
     path = out / "analyses" / f"{found.name}.json"
     private_folder(path.parent)

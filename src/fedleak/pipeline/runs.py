@@ -15,7 +15,7 @@ from typing import Any, Literal
 import msgspec
 
 from fedleak.errors import TraceError
-from fedleak.plan.configure import plain
+from fedleak.plan.configure import to_dict
 from fedleak.plan.plan import Plan
 from fedleak.score.assemble import Facts
 from fedleak.trace.files import read_whole
@@ -44,7 +44,7 @@ class Variant:
     @property
     def played(self) -> bool:
         """Whether attacks are played for it; other controls mark the same claims against something else."""
-        return self.control not in ("decoys", "another")
+        return self.control not in ("decoys", "swapped-secrets")
 
     @property
     def label(self) -> str:
@@ -55,7 +55,7 @@ class Variant:
             return "plain"
         names = "+".join(defence.name for defence in self.defences)
         known = "-known" if self.adaptive else ""
-        return f"{names}-{digest([plain(defence) for defence in self.defences])[:6]}{known}"
+        return f"{names}-{digest([to_dict(defence) for defence in self.defences])[:6]}{known}"
 
     @property
     def folder(self) -> str:
@@ -117,7 +117,7 @@ def runs(plan: Plan, out: Path) -> list[Run]:
                 [
                     plan.trained,
                     variant.control if variant.trained else None,
-                    [plain(d) for d in variant.defences],
+                    [to_dict(d) for d in variant.defences],
                     variant.adaptive == "devices",
                     seed,
                 ]

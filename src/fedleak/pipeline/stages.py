@@ -14,7 +14,7 @@ from fedleak.errors import TraceError
 from fedleak.federation.hooks import hidden
 from fedleak.pipeline.attack_runner import attack_run, is_played, played
 from fedleak.pipeline.jobs import cores, run_jobs
-from fedleak.pipeline.output import analyses, claim, spend
+from fedleak.pipeline.output import add_elapsed, analyses, ensure_owned
 from fedleak.pipeline.runs import Run, Tick, facts, runs
 from fedleak.pipeline.training import train_run
 from fedleak.plan.plan import Plan
@@ -52,7 +52,7 @@ def audit(plan: Plan, out: Path, progress: Progress, jobs: int | None = None) ->
 
 def train(plan: Plan, out: Path, progress: Progress, jobs: int | None = None) -> None:
     """Train every federation of the plan that is not trained yet."""
-    claim(plan, out)
+    ensure_owned(plan, out)
     with locked(out):
         started = time.monotonic()
         todo = [i for i, run in enumerate(runs(plan, out)) if run.variant.trained and facts(run) is None]
@@ -60,13 +60,13 @@ def train(plan: Plan, out: Path, progress: Progress, jobs: int | None = None) ->
         processes = jobs or cores()
         # Runs are the best parallelism; cores that no run needs go to the clients inside one.
         workers = max(1, processes // max(1, len(todo)))
-        run_jobs([(train_job, (*sent(plan), str(out), i, workers)) for i in todo], processes, progress.tick)
-        spend(out, time.monotonic() - started)
+        run_jobs([(train_job, (*serialise_plan(plan), str(out), i, workers)) for i in todo], processes, progress.tick)
+        add_elapsed(out, time.monotonic() - started)
 
 
 def attack(plan: Plan, out: Path, progress: Progress, jobs: int | None = None) -> None:
     """Play every attack of the plan, as every adversary, on every trained federation."""
-    claim(plan, out)
+    ensure_owned(plan, out)
     with locked(out):
         started = time.monotonic()
         every = [
@@ -80,8 +80,10 @@ def attack(plan: Plan, out: Path, progress: Progress, jobs: int | None = None) -
         found = runs(plan, out)
         todo = sum(not is_played(found[i], *found[i].variant.plays(plan)[play]) for i, play in every)
         workers = max(1, processes // max(1, todo))  # as in training
-        run_jobs([(attack_job, (*sent(plan), str(out), *one, workers)) for one in every], processes, progress.tick)
-        spend(out, time.monotonic() - started)
+        run_jobs(
+            [(attack_job, (*serialise_plan(plan), str(out), *one, workers)) for one in every], processes, progress.tick
+        )
+        add_elapsed(out, time.monotonic() - started)
 
 
 def score(plan: Plan, out: Path, progress: Progress, *, partial: bool = False) -> Audit:
@@ -89,7 +91,7 @@ def score(plan: Plan, out: Path, progress: Progress, *, partial: bool = False) -
 
     With `partial`, attacks that were not played on every seed of a federation are left out instead of missed.
     """
-    claim(plan, out)
+    ensure_owned(plan, out)
     every = runs(plan, out)
     progress.stage("Scoring", len(every))
     results: dict[Any, RunResult] = {}
@@ -115,7 +117,7 @@ def score(plan: Plan, out: Path, progress: Progress, *, partial: bool = False) -
                     result.played[settings_key(*play)].append(played(run, *play))
         progress.tick(1)
     whole = [result for result in results.values() if len(result.facts) == len(plan.seeds)]
-    audited = assemble(plan, whole, spend(out, 0.0), effects(every))
+    audited = assemble(plan, whole, add_elapsed(out, 0.0), effects(every))
     missing = sum(len(claims) < len(plan.seeds) for result in results.values() for claims in result.played.values())
     rest = Untested(what=f"{missing} plays of the plan's attacks", why="not played yet; `fedleak audit` does it")
     audited = msgspec.structs.replace(
@@ -145,25 +147,25 @@ def report(result: Audit, out: Path) -> Path:
     return path
 
 
-def sent(plan: Plan) -> tuple[str, bytes]:
+def serialise_plan(plan: Plan) -> tuple[str, bytes]:
     """A plan as it crosses between processes: plain data only."""
     return plan.text, msgspec.json.encode(plan.change)
 
 
 @cache
-def reread(text: str, change: bytes) -> Plan:
+def deserialise_plan(text: str, change: bytes) -> Plan:
     """A worker process reads the plan again."""
     return parse(text, change=msgspec.json.decode(change))
 
 
 def train_job(text: str, change: bytes, out: str, index: int, workers: int, tick: Tick) -> None:
     """Train one run, in a worker process."""
-    plan = reread(text, change)
+    plan = deserialise_plan(text, change)
     train_run(plan, runs(plan, Path(out))[index], tick, workers)
 
 
 def attack_job(text: str, change: bytes, out: str, index: int, play: int, workers: int, tick: Tick) -> None:
     """Play one attack on one run, in a worker process."""
-    plan = reread(text, change)
+    plan = deserialise_plan(text, change)
     run = runs(plan, Path(out))[index]
     attack_run(run, *run.variant.plays(plan)[play], tick, workers=workers)

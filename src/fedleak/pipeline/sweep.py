@@ -17,9 +17,9 @@ from fedleak.errors import FedleakError, PlanError
 from fedleak.pipeline import stages
 from fedleak.pipeline.attack_runner import attack_run, is_played
 from fedleak.pipeline.jobs import cores, run_jobs
-from fedleak.pipeline.output import claim, spend
+from fedleak.pipeline.output import add_elapsed, ensure_owned
 from fedleak.pipeline.runs import Run, Tick, facts, runs
-from fedleak.pipeline.stages import Progress, reread, sent
+from fedleak.pipeline.stages import Progress, deserialise_plan, serialise_plan
 from fedleak.pipeline.training import train_run
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import merged, parse, toml
@@ -54,7 +54,7 @@ def sweep(plan: Plan, out: Path, progress: Progress, jobs: int | None = None) ->
             f"{plan.source}: a sweep needs something to vary: add a [[defence]] with a list of strengths, for instance "
             "name = 'noise', sigma = [1.0, 5.0], or --over noise.sigma=1,5"
         )
-    claim(plan, out)
+    ensure_owned(plan, out)
     failures: list[Failure] = []
     with locked(out):
         started = time.monotonic()
@@ -67,7 +67,7 @@ def sweep(plan: Plan, out: Path, progress: Progress, jobs: int | None = None) ->
         processes = jobs or cores()
         workers = max(1, processes // max(1, len(todo)))
         failed = run_jobs(
-            [(cell_job, (*sent(plan), str(out), one, workers)) for one in todo],
+            [(cell_job, (*serialise_plan(plan), str(out), one, workers)) for one in todo],
             processes,
             progress.tick,
             keep_going=True,
@@ -82,7 +82,7 @@ def sweep(plan: Plan, out: Path, progress: Progress, jobs: int | None = None) ->
                     why=why,
                 )
             )
-        spend(out, time.monotonic() - started)
+        add_elapsed(out, time.monotonic() - started)
     if all(facts(run) is None for run in every if run.variant.label == "plain"):
         raise FedleakError(f"the undefended federation failed, so there is nothing to compare with: {failures[0].why}")
     result = msgspec.structs.replace(stages.score(plan, out, progress, partial=True), failures=failures)
@@ -93,7 +93,7 @@ def sweep(plan: Plan, out: Path, progress: Progress, jobs: int | None = None) ->
 
 def cell_job(text: str, change: bytes, out: str, indices: list[int], workers: int, tick: Tick) -> None:
     """Train one federation and play everything on it, in a worker process; one attack that fails stops no other."""
-    plan = reread(text, change)
+    plan = deserialise_plan(text, change)
     cell = [runs(plan, Path(out))[index] for index in indices]
     train_run(plan, next(run for run in cell if run.variant.trained), tick, workers)
     troubles, unit = [], _PLAY * plan.federation.rounds

@@ -18,7 +18,7 @@ from fedleak.federation.model import Input, Model, Signature
 from fedleak.federation.utility import centralised, chance, evaluate, metric_of, nearest
 from fedleak.pipeline.active_adversary import resumed, tamper
 from fedleak.pipeline.runs import Run, Tick, facts
-from fedleak.plan.configure import plain
+from fedleak.plan.configure import to_dict
 from fedleak.plan.plan import Plan
 from fedleak.population.population import Examples
 from fedleak.population.prepare import Prepared, prepare
@@ -83,8 +83,8 @@ def train_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
             devices=tuple(device.id for device in members),
             shadow=tuple(device.shadow for device in members),
             settings=known_to_all(plan, prepared),
-            defences=tuple(plain(defence) for defence in run.variant.defences),
-            hidden=tuple(str(sight.name) for sight in hidden(run.variant.defences)),
+            defences=tuple(to_dict(defence) for defence in run.variant.defences),
+            hidden=tuple(str(observation.name) for observation in hidden(run.variant.defences)),
             tampering=told,
             dtype=plan.record.dtype,
         )

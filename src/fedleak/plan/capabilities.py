@@ -1,4 +1,4 @@
-"""Powers that change the run: granted by a table of the plan, to who has them, for attacks that use them."""
+"""Capabilities that change the run: granted by a table of the plan, to who has them, for attacks that use them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedleak import registry
-from fedleak.core import Power
+from fedleak.core import Capability
 from fedleak.errors import PlanError
 from fedleak.plan.configure import configure
 from fedleak.plan.plan import InjectPlan, IsolatePlan, JoinPlan
@@ -14,31 +14,31 @@ from fedleak.plan.plan import InjectPlan, IsolatePlan, JoinPlan
 __all__ = ["granted"]
 
 # Table -> the power that it grants, its keys, what an attack needs of it, and what an adversary without it cannot do.
-_TABLES: Mapping[str, tuple[Power, type[Any], str, str]] = {
+_TABLES: Mapping[str, tuple[Capability, type[Any], str, str]] = {
     "inject": (
-        Power.INJECT,
+        Capability.INJECT,
         InjectPlan,
         "records of the adversary's among the devices' data; grant them",
         "inject a record",
     ),
-    "isolate": (Power.ISOLATE, IsolatePlan, "a victim with a model of its own; isolate one", "isolate a device"),
-    "join": (Power.JOIN, JoinPlan, "a device of the adversary's in the federation; let it in", "join as a device"),
+    "isolate": (Capability.ISOLATE, IsolatePlan, "a victim with a model of its own; isolate one", "isolate a device"),
+    "join": (Capability.JOIN, JoinPlan, "a device of the adversary's in the federation; let it in", "join as a device"),
 }
 
 
 def granted(
     top: Mapping[str, Any], attacks: Sequence[Any], adversaries: Sequence[Any], games: Sequence[Any], source: str
 ) -> dict[str, Any]:
-    """The tables that grant powers, None where the plan has not got one.
+    """The tables that grant capabilities, None where the plan has not got one.
 
-    A run is changed exactly where somebody has the power to, and a plan whose attack relies on it is told what to add.
+    A run is changed exactly where somebody is able to, and a plan whose attack relies on it is told what to add.
     """
     found = {}
     for name, (power, cls, needed, ability) in _TABLES.items():
         if name in top:
             found[name] = configure(cls, top[name], f"{source} [{name}]")
-            if not any(power in adversary.powers for adversary in adversaries):
-                able = [other for other in registry.names("adversary") if power in _adversary(other).powers]
+            if not any(power in adversary.capabilities for adversary in adversaries):
+                able = [other for other in registry.names("adversary") if power in _adversary(other).capabilities]
                 raise PlanError(
                     f"{source} [{name}]: no adversary of the plan can {ability}; name one in [audit] adversaries "
                     f"({', '.join(able)}), or remove the table"
@@ -46,7 +46,7 @@ def granted(
             continue
         found[name] = None
         for attack in attacks:
-            if power in attack.powers:
+            if power in attack.capabilities:
                 raise PlanError(
                     f"{source}: attack '{attack.name}' needs {needed} with a table [{name}] (an empty one will do)"
                 )

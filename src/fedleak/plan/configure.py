@@ -11,7 +11,7 @@ import msgspec
 
 from fedleak.errors import PlanError, did_you_mean
 
-__all__ = ["configure", "plain"]
+__all__ = ["configure", "to_dict"]
 
 T = TypeVar("T")
 
@@ -68,7 +68,7 @@ def shown(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def plain(component: Any) -> dict[str, Any]:
+def to_dict(component: Any) -> dict[str, Any]:
     """The settings of a configured thing as plain data, its registered name first."""
     name = getattr(type(component), "name", None)
     fields = {f.name: getattr(component, f.name) for f in dataclasses.fields(component)}

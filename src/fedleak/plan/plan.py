@@ -122,7 +122,7 @@ class FederationPlan:
 class InjectPlan:
     """A watermark: a record of the adversary's making in the text of every device whose owner holds a secret.
 
-    A power that changes what is trained, so an adversary must have it, and without this table nothing is injected
+    A capability that changes what is trained, so an adversary must have it, and without this table nothing is injected
     (Yuan et al., 2021, section IV-C).
     """
 
@@ -144,7 +144,7 @@ class InjectPlan:
 class IsolatePlan:
     """An active server: it gives each victim a model of its own, which only that device trains.
 
-    A power that changes what is trained, so an adversary must have it, and without this table nobody is isolated
+    A capability that changes what is trained, so an adversary must have it, and without this table nobody is isolated
     (Song et al., 2020, section V-D).
     """
 
@@ -161,7 +161,7 @@ class JoinPlan:
 
     It generates pictures that the shared model takes for the classes of others, and trains with them as examples of a
     class that does not exist, so that the others must teach the model better. The model has one more output for that
-    class. A power that changes what is trained, so an adversary must have it.
+    class. A capability that changes what is trained, so an adversary must have it.
     """
 
     fakes: Annotated[int, Meta(ge=1, description="generated pictures in the device's data, drawn anew each round")] = (
@@ -193,15 +193,15 @@ class AuditPlan:
         tuple[str, ...], Meta(min_length=1, description="who attacks (fedleak list adversaries)")
     ] = ("anonymous-server",)
     controls: Annotated[
-        tuple[Literal["iid", "fresh-data", "decoys", "permuted", "another"], ...] | Literal["auto"],
+        tuple[Literal["iid", "fresh-data", "decoys", "shuffled-selection", "swapped-secrets"], ...] | Literal["auto"],
         Meta(
             description="audits that must show no leak. auto: what each game needs. iid: of a population with nothing "
             "personal in it, everyone's data being pooled and dealt out again before anything else is done to it; "
             "fresh-data: of one in which every client has other examples in every round, for games that can be "
             "answered from data that a client repeats (link, reconstruct, match between anonymous updates); and of "
-            "secrets decoys, marked against records that nobody holds; permuted, where the adversary is told in the "
-            "wrong order who took part, and which of its own records stands where; and another, where what is claimed "
-            "of a device is marked against another owner's secret"
+            "secrets decoys, marked against records that nobody holds; shuffled-selection, where the adversary is told "
+            "in the wrong order who took part, and which of its own records stands where; and swapped-secrets, where "
+            "what is claimed of a device is marked against another owner's secret"
         ),
     ] = "auto"
     adaptive: Annotated[

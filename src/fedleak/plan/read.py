@@ -11,11 +11,11 @@ from typing import Annotated, Any
 import msgspec
 
 from fedleak import registry
-from fedleak.core import words
+from fedleak.core import flag_names
 from fedleak.errors import PlanError, did_you_mean
 from fedleak.plan.alternatives import parts, written_out
 from fedleak.plan.capabilities import granted
-from fedleak.plan.configure import configure, convert, plain
+from fedleak.plan.configure import configure, convert, to_dict
 from fedleak.plan.plan import AuditPlan, FederationPlan, Plan, PopulationPlan, RecordPlan
 from fedleak.plan.together import check_together
 
@@ -97,7 +97,7 @@ def parse(text: str, source: str = "plan", change: Mapping[str, Any] | None = No
         check_together(chosen, where, model)
     adversaries = tuple(named("adversary", name, f"{source} [audit] adversaries") for name in audit.adversaries)
     paired(attacks, adversaries, source)
-    powers = granted(top, attacks, adversaries, games, source)
+    capabilities = granted(top, attacks, adversaries, games, source)
     population = settings["population"]
     assert isinstance(population, PopulationPlan)
     if audit.controls == "auto":
@@ -114,26 +114,26 @@ def parse(text: str, source: str = "plan", change: Mapping[str, Any] | None = No
     analyses = tuple(
         component("analysis", t, f"{source} [[analysis]] {i}") for i, t in enumerate(top.get("analysis", []), 1)
     )
-    refuse_twice([plain(a)["name"] for a in analyses], f"{source} [[analysis]]")
-    refuse_twice([plain(a) for a in attacks], f"{source} [[attack]]")
-    refuse_twice([plain(g) for g in games], f"{source} [[game]]")
-    refuse_twice([[plain(d) for d in a] for a in defences], f"{source} [[defence]]")
+    refuse_twice([to_dict(a)["name"] for a in analyses], f"{source} [[analysis]]")
+    refuse_twice([to_dict(a) for a in attacks], f"{source} [[attack]]")
+    refuse_twice([to_dict(g) for g in games], f"{source} [[game]]")
+    refuse_twice([[to_dict(d) for d in a] for a in defences], f"{source} [[defence]]")
     refuse_twice(list(top.get("seeds", ())), f"{source}: seeds")
     resolved = {
         "title": top.get("title", source),
         "story": top.get("story", ""),
         "seeds": list(top.get("seeds", (0,))),
-        "dataset": plain(dataset),
-        "population": plain(settings["population"]),
-        "model": plain(model),
-        "federation": plain(settings["federation"]),
-        **{name: plain(table) for name, table in powers.items() if table is not None},
-        "record": plain(settings["record"]),
-        "audit": plain(audit),
-        "attack": [plain(a) for a in attacks],
-        "game": [plain(g) for g in games],
-        "analysis": [plain(a) for a in analyses],
-        "defence": [[plain(d) for d in a] for a in defences],
+        "dataset": to_dict(dataset),
+        "population": to_dict(settings["population"]),
+        "model": to_dict(model),
+        "federation": to_dict(settings["federation"]),
+        **{name: to_dict(table) for name, table in capabilities.items() if table is not None},
+        "record": to_dict(settings["record"]),
+        "audit": to_dict(audit),
+        "attack": [to_dict(a) for a in attacks],
+        "game": [to_dict(g) for g in games],
+        "analysis": [to_dict(a) for a in analyses],
+        "defence": [[to_dict(d) for d in a] for a in defences],
         "deployed": deployed[0] if deployed else None,
         "limits": limits(top.get("limits", {}), f"{source} [limits]"),
     }
@@ -154,7 +154,7 @@ def parse(text: str, source: str = "plan", change: Mapping[str, Any] | None = No
         source=source,
         change=change or {},
         resolved=resolved,
-        **powers,
+        **capabilities,
         **settings,  # type: ignore[arg-type]
     )
 
@@ -227,7 +227,12 @@ def playable(attack: Any, adversary: Any, source: str) -> None:
     if not lacking:
         return
     able = [name for name in registry.names("adversary") if not registry.load("adversary", name).missing(attack)]
-    needed = " and ".join([words(attack.needs), *([f"the power to {words(attack.powers)}"] if attack.powers else [])])
+    needed = " and ".join(
+        [
+            flag_names(attack.needs),
+            *([f"the capability to {flag_names(attack.capabilities)}"] if attack.capabilities else []),
+        ]
+    )
     raise PlanError(
         f"{source} [audit]: attack '{attack.name}' needs {needed}; adversary '{adversary.name}' lacks "
         f"{lacking}. Choose one that has it: {', '.join(able) or 'none'} (fedleak list --matrix)"

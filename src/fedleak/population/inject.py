@@ -2,7 +2,7 @@
 
 Whoever can get one message into somebody's data (a patient into a hospital's, a sender into a mailbox) has a probe
 there: how well the shared model knows it tells when that device takes part. It is planted as secrets are, on lines of
-its own, and changes what is trained; so it is a power that a plan grants, never something that an attack takes.
+its own, and changes what is trained; so it is a capability that a plan grants, never something that an attack takes.
 """
 
 from __future__ import annotations

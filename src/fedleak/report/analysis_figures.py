@@ -7,7 +7,7 @@ from functools import partial
 
 from markupsafe import Markup
 
-from fedleak.report.formatting import column, number, printable
+from fedleak.report.formatting import column, format_value, printable
 from fedleak.report.plots import LETTER, Mark, grid, legend, marks, point, scale, spread, value_axis
 from fedleak.report.svg import WIDTH, Axis, Box, el, figure, path, shorten
 from fedleak.score.result import Figure, Series
@@ -206,7 +206,7 @@ def _heights(series: Series) -> list[float]:
 
 
 def _short(value: float) -> str:
-    return number(value) if abs(value) <= 1 else f"{value:.3g}"
+    return format_value(value) if abs(value) <= 1 else f"{value:.3g}"
 
 
 def _said(series: Series, i: int) -> str:

@@ -8,9 +8,9 @@ from typing import TypeVar
 import numpy as np
 from markupsafe import Markup
 
-from fedleak.report.formatting import interval, number, printable
+from fedleak.report.formatting import format_value, interval, printable
 from fedleak.report.metrics import metric_name
-from fedleak.report.summary import Scene, leaks
+from fedleak.report.summary import GameSummary, leaks
 from fedleak.report.svg import WIDTH, Axis, Box, el, figure, frame, path, shorten
 from fedleak.score.result import Detail, Score
 
@@ -21,7 +21,7 @@ _MOST_BARS = 240  # more users than this are drawn as evenly spaced ranks
 _MOST_POINTS = 200  # of a curve
 
 
-def comparison(name: str, scene: Scene) -> Markup:
+def comparison(name: str, scene: GameSummary) -> Markup:
     """Every attack on every run, with its interval and its own chance level."""
     row, header = 22.0, 26.0
     rows = [
@@ -70,15 +70,15 @@ def per_user(name: str, detail: Detail, score: Score | None) -> Markup | None:
             el("rect", x=x(rank) + gap / 2, y=box.bottom - height, width=step - gap, height=height, class_="bar")
         )
     if score is not None:
-        parts.append(_rule(box, y(score.chance), f"dashed: chance {number(score.chance)}"))
+        parts.append(_rule(box, y(score.chance), f"dashed: chance {format_value(score.chance)}"))
     middle = (box.left + box.right) / 2
     many = len(values)
     axis = f"{many} users, most identifiable first"
     parts.append(el("text", axis, x=middle, y=box.bottom + 18, class_="axis", text_anchor="middle"))
     certain = sum(value > 0.9 for value in values)
     told = (
-        f"The most identifiable user has {number(values[0])}, the median {number(values[many // 2])}, "
-        f"the least {number(values[-1])}; {certain} of {many} are above 0.9."
+        f"The most identifiable user has {format_value(values[0])}, the median {format_value(values[many // 2])}, "
+        f"the least {format_value(values[-1])}; {certain} of {many} are above 0.9."
     )
     return figure(name, "Average precision of each user", told, 226, *parts)
 
@@ -96,7 +96,7 @@ def precision_recall(name: str, detail: Detail, control: Detail | None) -> Marku
         parts.append(el("path", d=_curve(control, x, y), class_="curve quiet"))
     parts.append(el("path", d=_curve(detail, x, y), class_="curve leak"))
     half = next((p for r, p in zip(detail.recall, detail.precision, strict=True) if r >= 0.5), detail.precision[-1])
-    told = f"At a recall of one half the precision is {number(half)}."
+    told = f"At a recall of one half the precision is {format_value(half)}."
     if control is not None and control.recall:
         told += " The dashed line is the control."
     return figure(name, "Precision and recall", told, 242, *parts)
@@ -153,12 +153,19 @@ def null_distribution(name: str, detail: Detail, score: Score | None) -> Markup 
     parts.append(el("line", x1=at, x2=at, y1=box.top, y2=box.bottom, class_=f"mark {kind}"))
     anchor, shift = ("end", -6.0) if at > (box.left + box.right) / 2 else ("start", 6.0)
     parts.append(
-        el("text", f"observed {number(score.value)}", x=at + shift, y=box.top + 14, class_="strong", text_anchor=anchor)
+        el(
+            "text",
+            f"observed {format_value(score.value)}",
+            x=at + shift,
+            y=box.top + 14,
+            class_="strong",
+            text_anchor=anchor,
+        )
     )
     beaten = sum(value < score.value for value in detail.null)
     told = (
         f"Observed {_said(score)}. It is above {beaten} of {len(detail.null)} permutations of the identities, "
-        f"whose largest value is {number(max(detail.null))}."
+        f"whose largest value is {format_value(max(detail.null))}."
     )
     return figure(name, "Observed against chance", told, 242, *parts)
 
@@ -197,7 +204,7 @@ def _middle(edges: Sequence[float], counts: Sequence[int]) -> str:
 
 
 def _said(score: Score) -> str:
-    return f"{interval(score)}, chance {number(score.chance)}"
+    return f"{interval(score)}, chance {format_value(score.chance)}"
 
 
 def _share_axis(scores: Sequence[Score], start: float, stop: float, also: float = 0.0) -> Axis:

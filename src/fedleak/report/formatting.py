@@ -6,14 +6,14 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from fedleak.core import number, places
+from fedleak.core import format_value, places
 from fedleak.score.result import Score
 
 __all__ = [
     "run_label",
     "setting",
     "epsilon",
-    "number",
+    "format_value",
     "column",
     "interval",
     "percent",
@@ -48,7 +48,7 @@ def epsilon(value: float) -> str:
     >>> epsilon(2.5), epsilon(341983.01)
     ('2.50', '3.4e+05')
     """
-    return number(value) if value < 1000 else f"{value:.1e}"
+    return format_value(value) if value < 1000 else f"{value:.1e}"
 
 
 def setting(value: Any) -> str:
@@ -120,7 +120,7 @@ def column(values: Sequence[str | float | None]) -> list[str]:
             return "-"
         if isinstance(value, str):
             return printable(value)
-        return f"{value:.0f}" if whole else number(value) if share else f"{value:.3g}"
+        return f"{value:.0f}" if whole else format_value(value) if share else f"{value:.3g}"
 
     return [written(value) for value in values]
 

@@ -26,7 +26,7 @@ from fedleak.report import (
     summary,
     tradeoff,
 )
-from fedleak.report.summary import Run, Scene, scenes
+from fedleak.report.summary import GameSummary, RunSummary, game_summaries
 from fedleak.score.defence_results import Effect, Promise
 from fedleak.score.records import PLACES
 from fedleak.score.result import Analysis, Audit, Detail, Figure, Grid, PerRecord, PerUser, PerValue, Quality, Score
@@ -42,7 +42,7 @@ _MOST_RECORDS = 40  # people in the table of secrets
 class Evidence:
     """What one attack found on one run."""
 
-    run: Run
+    run: RunSummary
     score: Score | None
     others: tuple[Score, ...]  # the other metrics
     figures: tuple[tuple[Markup, str], ...]  # drawing and caption
@@ -67,7 +67,7 @@ def write(audit: Audit, path: Path) -> Path:
 def render(audit: Audit) -> str:
     """Draw the page; the same audit always gives the same text."""
     environment = _environment()
-    told = scenes(audit)
+    told = game_summaries(audit)
     return environment.get_template("report.html").render(
         audit=audit,
         scenes=[
@@ -104,7 +104,7 @@ def _environment() -> jinja2.Environment:
         ),
     )
     environment.filters.update(
-        number=formatting.number,
+        number=formatting.format_value,
         percent=formatting.percent,
         times=formatting.times,
         interval=formatting.interval,
@@ -116,7 +116,7 @@ def _environment() -> jinja2.Environment:
     return environment
 
 
-def _scene(scene: Scene, name: str, audit: Audit) -> Mapping[str, Any]:
+def _scene(scene: GameSummary, name: str, audit: Audit) -> Mapping[str, Any]:
     """Everything the template says about one adversary and one game."""
     best = scene.undefended.strongest(scene.metric) if scene.undefended else None
     held, control = summary.control_held(scene)
@@ -161,7 +161,7 @@ def _changes(audit: Audit) -> list[tuple[Effect, str, list[tuple[Promise, str]]]
     ]
 
 
-def _evidence(scene: Scene, attack: str, name: str) -> list[Evidence]:
+def _evidence(scene: GameSummary, attack: str, name: str) -> list[Evidence]:
     control = next((_detail(run, attack, None) for run in scene.controls), None)
     found = []
     for run in scene.runs:
@@ -197,7 +197,7 @@ def _evidence(scene: Scene, attack: str, name: str) -> list[Evidence]:
     return found
 
 
-def _guesses(run: Run, score: Score | None) -> tuple[tuple[int, Score, Score], ...]:
+def _guesses(run: RunSummary, score: Score | None) -> tuple[tuple[int, Score, Score], ...]:
     """Where records are asked for: what 1, 5, ... guesses come to."""
     if score is None:
         return ()
@@ -205,7 +205,7 @@ def _guesses(run: Run, score: Score | None) -> tuple[tuple[int, Score, Score], .
     return tuple((k, top, distance) for k, top, distance in pairs if top is not None and distance is not None)
 
 
-def _detail(run: Run, attack: str, score: Score | None) -> Detail | None:
+def _detail(run: RunSummary, attack: str, score: Score | None) -> Detail | None:
     """What the figures of an attack are drawn from: of the same play as the score beside them."""
     known = [detail for detail in run.details if detail.attack == attack]
     return next((detail for detail in known if score is None or detail.adaptive == score.adaptive), None)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from fedleak.games.link import GAPS
-from fedleak.report.summary import Scene
+from fedleak.report.summary import GameSummary
 from fedleak.score.result import Figure, Series
 
 __all__ = ["figure"]
 
 
-def figure(scene: Scene) -> Figure | None:
+def figure(scene: GameSummary) -> Figure | None:
     """Precision over the gap for each attack on the undefended run; none where updates are not linked."""
     run = scene.undefended
     if run is None or not run.of(f"gap{GAPS[0]}"):

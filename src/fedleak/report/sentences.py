@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from fedleak.report.formatting import number, percent, times
+from fedleak.report.formatting import format_value, percent, times
 from fedleak.report.metrics import kind_of, metric_name, short_name
-from fedleak.report.summary import Run, Scene, leaks
+from fedleak.report.summary import GameSummary, RunSummary, leaks
 from fedleak.score.result import Score
 
 __all__ = ["Column", "found", "big", "columns"]
 
 
-def found(run: Run, metric: str) -> str:
+def found(run: RunSummary, metric: str) -> str:
     """One sentence on what the strongest attack found, for someone who has never seen such a number."""
     best = run.strongest(metric)
     if best is None:
@@ -24,13 +24,13 @@ def found(run: Run, metric: str) -> str:
     if shown is None or sentence is None:
         name = metric_name(metric, best.game)
         return (
-            f"The strongest attack, {best.attack}, reaches {name} {number(best.value)}; guessing would manage "
-            f"{number(best.chance)}.{_NOT_SHOWN if not leaks(best) else ''}"
+            f"The strongest attack, {best.attack}, reaches {name} {format_value(best.value)}; guessing would manage "
+            f"{format_value(best.chance)}.{_NOT_SHOWN if not leaks(best) else ''}"
         )
     stranger = run.beside(best, "unseen")
     more = (
         f" Updates of people it has never seen are told from the others with average precision "
-        f"{number(stranger.value)}; guessing would manage {number(stranger.chance)}."
+        f"{format_value(stranger.value)}; guessing would manage {format_value(stranger.chance)}."
         if stranger
         else ""
     )
@@ -127,10 +127,10 @@ _TOLD: Mapping[str, tuple[str, Callable[[Score, bool], str] | None]] = {
 }
 
 
-def big(run: Run, best: Score) -> str:
+def big(run: RunSummary, best: Score) -> str:
     """The one number to print large: that of the sentence beside it."""
     shown = run.beside(best, _TOLD.get(kind_of(best.game), ("", None))[0])
-    return percent(shown.value) if shown else number(best.value)
+    return percent(shown.value) if shown else format_value(best.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,12 +139,12 @@ class Column:
 
     title: str
     narrow: str  # the same where there is little room
-    cell: Callable[[Run, Score], str]
+    cell: Callable[[RunSummary, Score], str]
 
 
-def columns(scene: Scene) -> list[Column]:
+def columns(scene: GameSummary) -> list[Column]:
     """What stands beside the headline metric of a game: its chance level, and what else helps to grasp it."""
-    shown = [Column("chance", "chance", lambda run, score: number(score.chance))]
+    shown = [Column("chance", "chance", lambda run, score: format_value(score.chance))]
     # How many times one in a billion says nothing, and there is much else to say about records.
     worth = kind_of(scene.game) != "extract"
     if worth and any(times(score) != "-" for run in scene.runs for score in run.of(scene.metric)):
@@ -157,8 +157,8 @@ def columns(scene: Scene) -> list[Column]:
     return shown
 
 
-def _beside(metric: str, run: Run, score: Score) -> str:
+def _beside(metric: str, run: RunSummary, score: Score) -> str:
     other = run.beside(score, metric)
     if other is None:
         return ""
-    return percent(other.value) if metric in ("top1", "p10") else number(other.value)
+    return percent(other.value) if metric in ("top1", "p10") else format_value(other.value)

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from fedleak.report.formatting import interval, number, run_label, times
+from fedleak.report.formatting import format_value, interval, run_label, times
 from fedleak.report.metrics import metric_name
 from fedleak.score.controls import departure
 from fedleak.score.result import Audit, Detail, Score, Threat, Utility
 
 __all__ = [
-    "Run",
-    "Scene",
-    "scenes",
+    "RunSummary",
+    "GameSummary",
+    "game_summaries",
     "leaks",
     "verdict",
     "control_held",
@@ -28,7 +28,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class RunSummary:
     """One federation as one adversary attacked it: undefended, under a defence, or as a control."""
 
     label: str
@@ -72,7 +72,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
+class GameSummary:
     """One adversary playing one game against every run."""
 
     adversary: str
@@ -81,7 +81,7 @@ class Scene:
     metric: str  # the one that verdicts are about
     threat: Threat | None
     attacks: tuple[str, ...]
-    runs: tuple[Run, ...]
+    runs: tuple[RunSummary, ...]
     nulls: tuple[str, ...] | None = None  # controls under which there is nothing to find; None: all of them
 
     @property
@@ -95,26 +95,26 @@ class Scene:
         return metric_name(self.metric, self.game)
 
     @property
-    def undefended(self) -> Run | None:
+    def undefended(self) -> RunSummary | None:
         """The run that everything else is compared with."""
         return next((run for run in self.runs if not run.defended and run.control is None), None)
 
     @property
-    def defended(self) -> tuple[Run, ...]:
+    def defended(self) -> tuple[RunSummary, ...]:
         """The runs under a defence, in the plan's order."""
         return tuple(run for run in self.runs if run.defended and run.control is None)
 
     @property
-    def controls(self) -> tuple[Run, ...]:
+    def controls(self) -> tuple[RunSummary, ...]:
         """The runs in which there is nothing to find."""
         return tuple(
             run for run in self.runs if run.control is not None and (self.nulls is None or run.control in self.nulls)
         )
 
 
-def scenes(audit: Audit) -> tuple[Scene, ...]:
+def game_summaries(audit: Audit) -> tuple[GameSummary, ...]:
     """Put the scores of an audit in the order in which they are told: no defence, each defence, each control."""
-    found: list[Scene] = []
+    found: list[GameSummary] = []
     pairs = dict.fromkeys((score.adversary, score.game) for score in audit.scores)
     threats = {threat.name: threat for threat in audit.threats}
     for adversary, game in pairs:
@@ -126,7 +126,7 @@ def scenes(audit: Audit) -> tuple[Scene, ...]:
         played = {score.attack for score in here}
         metrics = list(dict.fromkeys(score.metric for score in here))
         runs = (
-            Run(
+            RunSummary(
                 label=label,
                 short=_short(labels[label]),
                 key=_letters(position),
@@ -142,7 +142,7 @@ def scenes(audit: Audit) -> tuple[Scene, ...]:
             for position, label in enumerate(ordered)
         )
         found.append(
-            Scene(
+            GameSummary(
                 adversary=adversary,
                 game=game,
                 asks=audit.games.get(game, ""),
@@ -181,11 +181,11 @@ def verdict(score: Score) -> str:
     if score.verdict:
         return score.verdict
     if leaks(score):
-        return f"leaks: {interval(score)}, chance {number(score.chance)}"
+        return f"leaks: {interval(score)}, chance {format_value(score.chance)}"
     return f"no leak shown by this attack (n={score.n})"
 
 
-def control_held(scene: Scene) -> tuple[bool | None, str]:
+def control_held(scene: GameSummary) -> tuple[bool | None, str]:
     """Whether the control held (None: there was none), and what that means."""
     scores = [score for run in scene.controls for score in run.of(scene.metric)]
     if not scores:
@@ -210,7 +210,8 @@ def control_held(scene: Scene) -> tuple[bool | None, str]:
             f"comes from {cause}."
         )
     names = ", ".join(
-        f"{score.attack} ({number(score.value)}, {departure(score)} chance {number(score.chance)})" for score in off
+        f"{score.attack} ({format_value(score.value)}, {departure(score)} chance {format_value(score.chance)})"
+        for score in off
     )
     return False, (
         f"The control is off: {where}, {len(off)} of {len(scores)} scores depart from chance: {names}. "
@@ -218,20 +219,22 @@ def control_held(scene: Scene) -> tuple[bool | None, str]:
     )
 
 
-def helped(scene: Scene, run: Run) -> str:
+def helped(scene: GameSummary, run: RunSummary) -> str:
     """One sentence on what a defence changed for the strongest attack, and what it cost."""
     after = run.strongest(scene.metric)
     if after is None:
         return "No attack was scored under this defence."
     baseline = scene.undefended.strongest(scene.metric) if scene.undefended else None
-    before = f" instead of {number(baseline.value)}" if baseline else ""
+    before = f" instead of {format_value(baseline.value)}" if baseline else ""
     knowing = ", by somebody who knows of the defence" if after.adaptive else ""
-    sentence = f"the strongest attack ({after.attack}{knowing}) reaches {scene.measure} {number(after.value)}{before}"
+    sentence = (
+        f"the strongest attack ({after.attack}{knowing}) reaches {scene.measure} {format_value(after.value)}{before}"
+    )
     if leaks(after):
-        above = f"above chance ({number(after.chance)})" if after.chance else "above chance"
+        above = f"above chance ({format_value(after.chance)})" if after.chance else "above chance"
         sentence += f", still {f'{times(after)} chance' if times(after) != '-' else above}"
     else:
-        sentence += f", and no attack was shown to beat chance ({number(after.chance)})"
+        sentence += f", and no attack was shown to beat chance ({format_value(after.chance)})"
     cost = changed(run.utility)
     return f"{sentence}; {cost}." if cost else f"{sentence}."
 
@@ -240,7 +243,7 @@ def changed(utility: Utility | None) -> str:
     """What a defence did to the model, in words."""
     if utility is None:
         return ""
-    now = f"the model's {utility.metric} {number(utility.value)}"
+    now = f"the model's {utility.metric} {format_value(utility.value)}"
     if utility.undefended is None:
         return now
     gain = utility.value - utility.undefended
@@ -252,13 +255,13 @@ def changed(utility: Utility | None) -> str:
 
 def compared(utility: Utility) -> str:
     """How good the model is, beside what it could have been."""
-    parts = [f"{utility.metric} {number(utility.value)}"]
+    parts = [f"{utility.metric} {format_value(utility.value)}"]
     if utility.centralised is not None:
-        parts.append(f"trained in one place on everyone's data: {number(utility.centralised)}")
+        parts.append(f"trained in one place on everyone's data: {format_value(utility.centralised)}")
     if utility.knn is not None:
-        parts.append(f"ten nearest examples: {number(utility.knn)}")
+        parts.append(f"ten nearest examples: {format_value(utility.knn)}")
     if utility.chance is not None:
-        parts.append(f"the best constant answer: {number(utility.chance)}")
+        parts.append(f"the best constant answer: {format_value(utility.chance)}")
     return "; ".join(parts)
 
 
@@ -277,7 +280,7 @@ def over_limit(scores: Iterable[Score]) -> list[str]:
             lines.setdefault((run, score.adversary, score.game, score.metric, score.limit), []).append(score)
     return [
         f"{run}, {adversary}{'' if game == 'identify' else f', {game}'}: {metric_name(metric, game)} must not exceed "
-        f"{number(limit)}, "
-        "but the interval begins at " + ", ".join(f"{number(score.low)} ({score.attack})" for score in over)
+        f"{format_value(limit)}, "
+        "but the interval begins at " + ", ".join(f"{format_value(score.low)} ({score.attack})" for score in over)
         for (run, adversary, game, metric, limit), over in lines.items()
     ]

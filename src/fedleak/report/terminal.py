@@ -9,19 +9,19 @@ from rich.table import Table
 from rich.text import Text
 
 from fedleak.report import tradeoff
-from fedleak.report.formatting import column, interval, number, printable, run_label
+from fedleak.report.formatting import column, format_value, interval, printable, run_label
 from fedleak.report.metrics import kind_of, short_name
 from fedleak.report.sentences import Column, columns, found
 from fedleak.report.summary import (
-    Run,
-    Scene,
+    GameSummary,
+    RunSummary,
     compared,
     control_held,
     failed,
+    game_summaries,
     helped,
     leaks,
     over_limit,
-    scenes,
     verdict,
 )
 from fedleak.score.defence_results import Effect, Promised, Tradeoff
@@ -42,7 +42,7 @@ def show(audit: Audit, console: Console) -> None:
         console.print()
         console.print(Text(f"Warning: {printable(line)}", style="bold yellow"))
     told: set[str] = set()
-    for scene in scenes(audit):
+    for scene in game_summaries(audit):
         console.print()
         # Who attacks, and how good the model is, need saying once; what they ask differs from game to game.
         _story(scene, console, first=scene.adversary not in told)
@@ -65,14 +65,14 @@ def show(audit: Audit, console: Console) -> None:
         console.print(Text(f"Over the plan's limit: {printable(line)}", style="bold red"))
 
 
-def _story(scene: Scene, console: Console, *, first: bool) -> None:
+def _story(scene: GameSummary, console: Console, *, first: bool) -> None:
     threat = scene.threat
     who = f"{scene.adversary}: {threat.summary}" if threat else scene.adversary
     _point(console, "Who attacks", who if first else f"{scene.adversary}, as before")
     if threat is not None and first:
         _point(console, "They see", "; ".join(threat.sees) or "nothing")
-        if threat.powers:
-            _point(console, "They can", "; ".join(threat.powers))
+        if threat.capabilities:
+            _point(console, "They can", "; ".join(threat.capabilities))
     _point(console, "They ask", scene.question)
     if scene.undefended is not None:
         best = scene.undefended.strongest(scene.metric)
@@ -129,7 +129,7 @@ def _point(console: Console, name: str, text: str, style: str = "") -> None:
     console.print(grid)
 
 
-def _tables(scene: Scene, console: Console) -> None:
+def _tables(scene: GameSummary, console: Console) -> None:
     """One table in strips: a line per run with its utility, then its attacks under the same columns."""
     level = next((score.level for run in scene.runs for score in run.scores), 0.95)
     name = short_name(scene.metric, scene.game)
@@ -160,7 +160,7 @@ def _strip(first: int, beside: Sequence[Column]) -> Table:
     return table
 
 
-def _row(run: Run, score: Score, beside: Sequence[Column]) -> tuple[Text, ...]:
+def _row(run: RunSummary, score: Score, beside: Sequence[Column]) -> tuple[Text, ...]:
     style = "red" if leaks(score) else ""
     return (
         Text(f"  {printable(score.attack)}{', adapted' if score.adaptive else ''}"),
@@ -173,7 +173,7 @@ def _utility(utility: Utility | None) -> str:
     if utility is None:
         return ""
     change = "" if utility.undefended is None else f" ({utility.value - utility.undefended:+.3f} against no defence)"
-    return f"{utility.metric} {number(utility.value)}{change}"
+    return f"{utility.metric} {format_value(utility.value)}{change}"
 
 
 def show_analysis(analysis: Analysis, console: Console) -> None:
@@ -194,7 +194,7 @@ def show_analysis(analysis: Analysis, console: Console) -> None:
         console.print(Text(f"{len(analysis.rows) - len(shown)} more rows are in the report.", style="dim"))
 
 
-def _note(scene: Scene) -> str:
+def _note(scene: GameSummary) -> str:
     asked = max((score.n for run in scene.runs for score in run.scores), default=0)
     records = (
         "named: secrets named for anybody at all; whose: of these, named first for their owner's device; edits: "

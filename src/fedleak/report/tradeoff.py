@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedleak.report.formatting import epsilon, number, run_label
+from fedleak.report.formatting import epsilon, format_value, run_label
 from fedleak.report.metrics import metric_name
 from fedleak.score.defence_results import Effect, Promise, Setting, Tradeoff
 from fedleak.score.result import Figure, Series
@@ -66,7 +66,7 @@ def rows(weighed: Tradeoff) -> list[tuple[str, ...]]:
         (
             run_label(one.defence, None),
             f"{one.attack}{', adapted' if one.adaptive else ''}",
-            f"{number(one.value)} [{number(one.low)}, {number(one.high)}]",
+            f"{format_value(one.value)} [{format_value(one.low)}, {format_value(one.high)}]",
             "-" if one.bound is None else f"{one.bound:.1f}x",
             _share(one.kept, one.kept_low, one.kept_high),
             "" if one.matched is None else f"{one.matched:.2f}",

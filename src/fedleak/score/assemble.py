@@ -13,18 +13,18 @@ from typing import Any
 import msgspec
 
 from fedleak import registry
-from fedleak.core import Power, Sight
-from fedleak.plan.configure import plain
+from fedleak.core import Capability, Observation
+from fedleak.plan.configure import to_dict
 from fedleak.plan.plan import Plan
 from fedleak.score.controls import warnings
 from fedleak.score.defence_results import Effect, Promise, Promised
 from fedleak.score.detail import detail
 from fedleak.score.reconstruction import quality
 from fedleak.score.result import Audit, Detail, Finding, Score, Threat, Untested, Utility
-from fedleak.score.score import Measured, Played, applies, measure, verdict
+from fedleak.score.score import AttackResult, Measured, applies, measure, verdict
 from fedleak.score.tradeoff import Price, tradeoffs
 from fedleak.views.adversaries import Adversary
-from fedleak.views.adversaries import plain as plain_sight
+from fedleak.views.adversaries import describe as describe
 
 __all__ = ["Facts", "RunResult", "assemble"]
 
@@ -63,7 +63,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     deployed: bool
     adaptive: bool = False  # by an adversary who knows of the defences
     facts: list[Facts]  # one per seed
-    played: Mapping[str, list[Played]]  # settings_key of the attack, its game and the adversary -> one per seed
+    played: Mapping[str, list[AttackResult]]  # settings_key of the attack, its game and the adversary -> one per seed
 
 
 def assemble(plan: Plan, runs: Sequence[RunResult], seconds: float, effects: Sequence[Effect] = ()) -> Audit:
@@ -184,15 +184,15 @@ def score(
 
 def settings_key(attack: Any, game: Any, adversary: Any) -> str:
     """Names and settings of an attack, its game and its adversary as one string, to tell alike ones apart."""
-    return msgspec.json.encode([plain(attack), plain(game), adversary.name], order="deterministic").decode()
+    return msgspec.json.encode([to_dict(attack), to_dict(game), adversary.name], order="deterministic").decode()
 
 
 def label(component: Any, others: Sequence[Any]) -> str:
     """The name of an attack or a game; with the settings that differ where the plan has it more than once."""
-    alike = [plain(other) for other in others if other.name == component.name]
+    alike = [to_dict(other) for other in others if other.name == component.name]
     if len(alike) == 1:
         return str(component.name)
-    mine = plain(component)
+    mine = to_dict(component)
     differing = [key for key in mine if any(other[key] != mine[key] for other in alike)]
     return f"{component.name} ({', '.join(f'{key}={mine[key]}' for key in differing)})"
 
@@ -201,7 +201,7 @@ def described(defences: Sequence[Any]) -> dict[str, Any] | None:
     """A combination of defences as plain data: the first one's name and settings, others under `also`."""
     if not defences:
         return None
-    first, *also = [plain(defence) for defence in defences]
+    first, *also = [to_dict(defence) for defence in defences]
     return {**first, "also": also} if also else first
 
 
@@ -253,9 +253,9 @@ def threat(adversary: Adversary) -> Threat:
     return Threat(
         name=adversary.name,
         summary=adversary.summary,
-        sees=[plain_sight(sight) for sight in Sight if sight in adversary.sights],
-        cannot_see=[plain_sight(sight) for sight in Sight if sight not in adversary.sights],
-        powers=[plain_sight(power) for power in Power if power in adversary.powers],
+        sees=[describe(observation) for observation in Observation if observation in adversary.observations],
+        cannot_see=[describe(observation) for observation in Observation if observation not in adversary.observations],
+        capabilities=[describe(power) for power in Capability if power in adversary.capabilities],
     )
 
 

@@ -9,19 +9,19 @@ import numpy as np
 import numpy.typing as npt
 
 from fedleak.core import IntArray
-from fedleak.games.game import Claims
+from fedleak.games.game import Predictions
 from fedleak.score.interval import Interval
 from fedleak.trace.evidence import Evidence
 
-__all__ = ["Played", "Measured", "pooled", "groups", "measured"]
+__all__ = ["AttackResult", "Measured", "pooled", "groups", "measured"]
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class AttackResult:
     """One attack's claims on one trained federation, with the right answers."""
 
     seed: int
-    claims: Claims  # (questions, options), or rankings of records: (questions, places, characters)
+    claims: Predictions  # (questions, options), or rankings of records: (questions, places, characters)
     right: IntArray
     options: tuple[str, ...]
     game: str = "identify"
@@ -55,7 +55,7 @@ class Measured:
     null: npt.NDArray[np.float64] = field(repr=False, compare=False)  # under each permutation, mean over seeds
 
 
-def pooled(played: Sequence[Played]) -> tuple[int, list[IntArray]]:
+def pooled(played: Sequence[AttackResult]) -> tuple[int, list[IntArray]]:
     """Number the people of all seeds by name: someone who took part in several runs is still one person to resample.
 
     Returns how many people were asked about, and for every seed whom each question is about, (questions, 1 or 2).
@@ -69,7 +69,7 @@ def pooled(played: Sequence[Played]) -> tuple[int, list[IntArray]]:
     return len(place), found
 
 
-def groups(played: Sequence[Played], people: int, who: Sequence[IntArray]) -> IntArray:
+def groups(played: Sequence[AttackResult], people: int, who: Sequence[IntArray]) -> IntArray:
     """The answer that each person stands for, in all questions of all seeds; 0 for everyone where somebody has two."""
     answer = np.zeros(people, dtype=np.int64)
     for one, persons in zip(played, who, strict=True):
@@ -79,7 +79,7 @@ def groups(played: Sequence[Played], people: int, who: Sequence[IntArray]) -> In
 
 
 def measured(
-    played: Sequence[Played],
+    played: Sequence[AttackResult],
     value: float,
     interval: Interval,
     *,

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedleak.core import IntArray, rng_for
 from fedleak.errors import AttackError
-from fedleak.score.attack_result import Measured, Played, groups, measured, pooled
+from fedleak.score.attack_result import AttackResult, Measured, groups, measured, pooled
 from fedleak.score.interval import by_resample, in_chunks, wilson
 from fedleak.score.ranking import Ranking, Weights
 
@@ -17,19 +17,19 @@ __all__ = ["average_precision", "auc", "precision_at", "per_person", "dealt"]
 Metric = Callable[[Ranking, Weights, Weights], Weights]
 
 
-def average_precision(played: Sequence[Played], *, level: float, permutations: int) -> Measured:
+def average_precision(played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
     """Rank all questions by their claim; chance is the share of them that are true, or more if permutations say so."""
     blind = float(np.mean([np.mean(one.right) for one in played]))
     return _ranked(played, "ap", Ranking.average_precision, blind, level, permutations)
 
 
-def auc(played: Sequence[Played], *, level: float, permutations: int) -> Measured:
+def auc(played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
     """How often a true question has a higher claim than a false one."""
     return _ranked(played, "auc", Ranking.auc, 0.5, level, permutations)
 
 
 def _ranked(
-    played: Sequence[Played], name: str, metric: Metric, blind: float, level: float, permutations: int
+    played: Sequence[AttackResult], name: str, metric: Metric, blind: float, level: float, permutations: int
 ) -> Measured:
     people, who = pooled(played)
     rankings = [Ranking.of(one.claims[:, 0]) for one in played]
@@ -64,7 +64,7 @@ def _ranked(
     )
 
 
-def _null(one: Played, ranking: Ranking, metric: Metric, name: str, permutations: int) -> Weights:
+def _null(one: AttackResult, ranking: Ranking, metric: Metric, name: str, permutations: int) -> Weights:
     rng, every = rng_for(one.seed, "null", name), np.ones((1, len(one.right)))
     return in_chunks(
         lambda rows: metric(ranking, dealt(one.right, one.about, rows, rng).astype(np.float64), every),
@@ -104,7 +104,7 @@ def dealt(right: IntArray, who: IntArray, times: int, rng: np.random.Generator) 
     return drawn
 
 
-def precision_at(k: int, played: Sequence[Played], *, level: float, permutations: int) -> Measured:
+def precision_at(k: int, played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
     """Share of those who fit among the k people whose updates have the highest mean claim.
 
     The k people named are the trials, and Wilson's interval is that of so many: resampling everybody would say little
@@ -135,7 +135,7 @@ def precision_at(k: int, played: Sequence[Played], *, level: float, permutations
     )
 
 
-def per_person(one: Played) -> tuple[list[str], Weights, Weights]:
+def per_person(one: AttackResult) -> tuple[list[str], Weights, Weights]:
     """Names of the people asked about, the mean claim about each, and whether they fit (1 or 0)."""
     present, person = np.unique(one.about[:, 0], return_inverse=True)
     counts = np.bincount(person)

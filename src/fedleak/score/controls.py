@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from fedleak.core import number
+from fedleak.core import format_interval, format_value
 from fedleak.score.result import Finding, Score
 
 __all__ = ["departure", "null_scores", "warnings"]
@@ -48,8 +48,8 @@ def warnings(scores: Sequence[Score], controls: Mapping[str, Sequence[str]], fin
             if not off:
                 continue
             names = ", ".join(
-                f"{score.attack} {number(score.value)} [{number(score.low)}, {number(score.high)}], chance "
-                f"{number(score.chance)} ({score.control} control)"
+                f"{score.attack} {format_interval(score.value, score.low, score.high)}, chance "
+                f"{format_value(score.chance)} ({score.control} control)"
                 for score in off
             )
             means = (

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from fedleak.score import identification, records, traits
-from fedleak.score.attack_result import Played
+from fedleak.score.attack_result import AttackResult
 from fedleak.score.grids import grids
 from fedleak.score.permutation import average_precision, top
 from fedleak.score.ranking import Weights
-from fedleak.score.result import Claims, Detail, PerUser, PerValue
+from fedleak.score.result import Detail, PerUser, PerValue, ScoreHistogram
 
 __all__ = ["detail"]
 
@@ -21,7 +21,7 @@ _SHOWN = 5  # most, and as many least, identifiable users in the confusion
 _BINS = 30  # of the histogram of claims
 
 
-def detail(played: Played, labels: Mapping[str, Any], null: Weights) -> Detail:
+def detail(played: AttackResult, labels: Mapping[str, Any], null: Weights) -> Detail:
     """Summarise the claims of one run; `labels` says which (attack, adversary, game, defence, control)."""
     recall, precision = ([], []) if played.game in ("extract", "reconstruct") else curve(played)
     return Detail(
@@ -33,7 +33,7 @@ def detail(played: Played, labels: Mapping[str, Any], null: Weights) -> Detail:
     )
 
 
-def _identify(played: Played) -> dict[str, Any]:
+def _identify(played: AttackResult) -> dict[str, Any]:
     people = identification.people(played)
     ap = average_precision(played.claims, played.right, people)
     answered = top(played.claims, played.right, 1, people).table.T  # (true user, answered user): share of updates
@@ -60,7 +60,7 @@ def _identify(played: Played) -> dict[str, Any]:
     }
 
 
-def _attribute(played: Played) -> dict[str, Any]:
+def _attribute(played: AttackResult) -> dict[str, Any]:
     value, answered = traits.answered(played)
     counts = np.bincount(value, minlength=len(played.options))
     order = [int(v) for v in np.argsort(-counts, kind="stable")]
@@ -81,22 +81,22 @@ def _attribute(played: Played) -> dict[str, Any]:
     }
 
 
-def _yes_no(played: Played) -> dict[str, Any]:
+def _yes_no(played: AttackResult) -> dict[str, Any]:
     edges = np.histogram_bin_edges(played.claims.astype(np.float64), bins=_BINS)
     yes, no = (np.histogram(played.claims[played.right == answer, 0], bins=edges)[0] for answer in (1, 0))
-    claims = Claims(edges=[float(edge) for edge in edges], yes=[int(n) for n in yes], no=[int(n) for n in no])
+    claims = ScoreHistogram(edges=[float(edge) for edge in edges], yes=[int(n) for n in yes], no=[int(n) for n in no])
     return {"users": [], "confusion_users": [], "confusion": [], "claims": claims}
 
 
-def _extract(played: Played) -> dict[str, Any]:
+def _extract(played: AttackResult) -> dict[str, Any]:
     return {"users": [], "confusion_users": [], "confusion": [], "records": records.near(played)}
 
 
-def _reconstruct(played: Played) -> dict[str, Any]:
+def _reconstruct(played: AttackResult) -> dict[str, Any]:
     return {"users": [], "confusion_users": [], "confusion": [], "grids": grids(played)}
 
 
-_PARTS: Mapping[str, Callable[[Played], dict[str, Any]]] = {
+_PARTS: Mapping[str, Callable[[AttackResult], dict[str, Any]]] = {
     "identify": _identify,
     "attribute": _attribute,
     "extract": _extract,
@@ -104,7 +104,7 @@ _PARTS: Mapping[str, Callable[[Played], dict[str, Any]]] = {
 }
 
 
-def curve(played: Played) -> tuple[list[float], list[float]]:
+def curve(played: AttackResult) -> tuple[list[float], list[float]]:
     """Precision and recall over all pairs of question and option, thinned to what can be seen."""
     if len(played.options) == 1:
         hits = played.right[:, None] == 1

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedleak.core import Sight, words
+from fedleak.core import Observation, flag_names
 from fedleak.score.defence_results import Effect
 from fedleak.trace.reader import Trace
 
@@ -21,10 +21,10 @@ __all__ = ["effect"]
 _ALIGNED = 0.95  # a cosine above this: whoever sees what is sent sees the update
 
 
-def effect(plain: Path, guarded: Path, described: dict[str, Any], hides: Sight) -> Effect:
+def effect(plain: Path, guarded: Path, described: dict[str, Any], hides: Observation) -> Effect:
     """Compare the first rounds of an undefended and of a defended trace; `hides` is what nobody sees any more."""
     before, after = Trace.open(plain), Trace.open(guarded)
-    hidden = words(hides) if hides else ""
+    hidden = flag_names(hides) if hides else ""
     if before.header.layout != after.header.layout:
         text = "The model itself is another one, so single updates cannot be compared."
         return Effect(defence=described, devices=0, same=0.0, idle=False, text=text)

@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image
 
 from fedleak.core import FloatArray
-from fedleak.score.attack_result import Played
+from fedleak.score.attack_result import AttackResult
 from fedleak.score.result import Grid
 
 __all__ = ["grids"]
@@ -18,7 +18,7 @@ _ACROSS, _DOWN, _VICTIMS = 12, 2, 8
 _SIDE = 40  # pixels of a picture, at least
 
 
-def grids(one: Played) -> list[Grid]:
+def grids(one: AttackResult) -> list[Grid]:
     """A grid for each of the first victims: a row of real pictures, and rows of claims."""
     assert one.evidence is not None, "pictures are shown beside the evidence"
     found = []

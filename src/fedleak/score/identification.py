@@ -10,7 +10,7 @@ import numpy as np
 from fedleak.core import rng_for
 from fedleak.games.identify import UNSEEN
 from fedleak.score import binary
-from fedleak.score.attack_result import Measured, Played, measured
+from fedleak.score.attack_result import AttackResult, Measured, measured
 from fedleak.score.interval import by_user
 from fedleak.score.permutation import Tally
 from fedleak.score.permutation import average_precision as average_precision_tally
@@ -19,21 +19,21 @@ from fedleak.score.permutation import top as top_tally
 __all__ = ["average_precision", "top", "unseen", "open_world", "people", "by_tally"]
 
 
-def average_precision(played: Sequence[Played], *, level: float, permutations: int) -> Measured:
+def average_precision(played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
     """Mean over the people to choose from of how surely their updates are found among all."""
     return by_tally(
         played, "ap", lambda one: average_precision_tally(one.claims, one.right, people(one)), level, permutations
     )
 
 
-def top(k: int, played: Sequence[Played], *, level: float, permutations: int) -> Measured:
+def top(k: int, played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
     """Share of the updates of people to choose from whose sender is among the k highest claims."""
     return by_tally(
         played, f"top{k}", lambda one: top_tally(one.claims, one.right, k, people(one)), level, permutations
     )
 
 
-def unseen(played: Sequence[Played], *, level: float, permutations: int) -> Measured:
+def unseen(played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
     """How well updates of people whom the adversary has never seen are told from all others: by the claim `unseen`."""
     asked = [
         replace(one, claims=one.claims[:, -1:], right=(one.right == people(one)).astype(np.int64), options=(UNSEEN,))
@@ -42,18 +42,18 @@ def unseen(played: Sequence[Played], *, level: float, permutations: int) -> Meas
     return binary.average_precision(asked, level=level, permutations=permutations)
 
 
-def open_world(one: Played) -> bool:
+def open_world(one: AttackResult) -> bool:
     """Whether `unseen` is an answer; somebody of that name does not make it one."""
     return one.options[-1] == UNSEEN and one.options != one.people
 
 
-def people(one: Played) -> int:
+def people(one: AttackResult) -> int:
     """How many of the options are people."""
     return len(one.options) - open_world(one)
 
 
 def by_tally(
-    played: Sequence[Played], name: str, tally: Callable[[Played], Tally], level: float, permutations: int
+    played: Sequence[AttackResult], name: str, tally: Callable[[AttackResult], Tally], level: float, permutations: int
 ) -> Measured:
     """Pool the seeds by user: a person who took part in several runs is still one person to resample."""
     tallies = [tally(one) for one in played]

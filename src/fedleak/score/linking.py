@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from fedleak.core import rng_for
 from fedleak.errors import AttackError
-from fedleak.score.attack_result import Measured, Played, measured, pooled
+from fedleak.score.attack_result import AttackResult, Measured, measured, pooled
 from fedleak.score.identification import by_tally
 from fedleak.score.interval import by_resample
 from fedleak.score.permutation import Tally, derangement, top
@@ -20,14 +20,14 @@ __all__ = ["found_again", "matched", "asked"]
 Table = npt.NDArray[np.float64]
 
 
-def asked(played: Sequence[Played], metric: str) -> bool:
+def asked(played: Sequence[AttackResult], metric: str) -> bool:
     """Whether updates so many rounds apart were asked about in every seed."""
     if not metric.startswith("gap"):
         return True
     return all(one.gallery is not None and bool(_there(one, int(metric[3:])).any()) for one in played)
 
 
-def found_again(gap: int, played: Sequence[Played], *, level: float, permutations: int) -> Measured:
+def found_again(gap: int, played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
     """Share of the updates whose device has the highest claim among all updates so many rounds later.
 
     Chance is one in as many as there are to choose from. Updates of devices that did not come back are not counted:
@@ -43,14 +43,14 @@ def found_again(gap: int, played: Sequence[Played], *, level: float, permutation
     )
 
 
-def _there(one: Played, gap: int) -> npt.NDArray[np.bool_]:
+def _there(one: AttackResult, gap: int) -> npt.NDArray[np.bool_]:
     """Which questions are of searches over this gap that have something to find."""
     assert one.gallery is not None
     number = one.gallery[:, 1]
     return np.asarray((one.gallery[:, 0] == gap) & np.isin(number, number[one.right == 1]))
 
 
-def _search(one: Played, gap: int) -> tuple[Played, Tally]:
+def _search(one: AttackResult, gap: int) -> tuple[AttackResult, Tally]:
     """Searches as questions with a claim for every person; who has no update in the later round is out of it."""
     rows = np.flatnonzero(_there(one, gap))
     if not len(rows):
@@ -69,7 +69,7 @@ def _search(one: Played, gap: int) -> tuple[Played, Tally]:
     return as_people, replace(found, blind=float(np.mean(1 / sizes)))
 
 
-def matched(played: Sequence[Played], *, level: float, permutations: int) -> Measured:
+def matched(played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
     """How often a claim is on the right side of 0, pairs of one device and of two weighing the same.
 
     Every attack fixes its own threshold beforehand, on data of nobody's; so guessing is right half of the time.
@@ -101,7 +101,7 @@ def matched(played: Sequence[Played], *, level: float, permutations: int) -> Mea
     )
 
 
-def _counts(one: Played, persons: npt.NDArray[np.int64], people: int) -> tuple[Table, Table]:
+def _counts(one: AttackResult, persons: npt.NDArray[np.int64], people: int) -> tuple[Table, Table]:
     """By person of the earlier and of the later update: how many pairs are said to be of one device, and how many."""
     said, every = np.zeros((people, people)), np.zeros((people, people))
     np.add.at(said, (persons[:, 0], persons[:, 1]), one.claims[:, 0] > 0)

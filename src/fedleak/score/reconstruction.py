@@ -16,7 +16,7 @@ from scipy.spatial.distance import cdist
 from scipy.special import gammaln
 
 from fedleak.core import FloatArray, IntArray, rng_for
-from fedleak.score.attack_result import Measured, Played, pooled
+from fedleak.score.attack_result import AttackResult, Measured, pooled
 from fedleak.score.interval import by_user
 from fedleak.score.judge import Judge, judge
 from fedleak.score.ranking import Weights
@@ -28,7 +28,7 @@ __all__ = ["nearest", "specific", "of_property", "has_property", "quality", "inc
 _SHOWN = 10_000  # pictures of others that a class is compared with, at most
 
 
-def nearest(played: Sequence[Played], *, level: float, permutations: int) -> Measured:
+def nearest(played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
     """Share of the pictures that are nearest to the victim's data, of all clients' (as many pictures of each)."""
     tables = []
     for one in played:
@@ -47,7 +47,7 @@ def nearest(played: Sequence[Played], *, level: float, permutations: int) -> Mea
     return _measured(played, "nearest", tables, blind, level, permutations)
 
 
-def specific(played: Sequence[Played], *, level: float, permutations: int) -> Measured:
+def specific(played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
     """Share of the pictures nearer to the victim's of the same class than to as many of other people's.
 
     Knowing which classes a victim has helps with `nearest`, and not here. A picture of a class that the victim has not
@@ -88,7 +88,7 @@ def _won(claims: FloatArray, own: FloatArray, others: FloatArray) -> Weights:
     return np.where(left >= few, np.exp(ways - gammaln(many + 1) + gammaln(many - few + 1)), 0.0)
 
 
-def of_property(played: Sequence[Played], *, level: float, permutations: int) -> Measured:
+def of_property(played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
     """Share of the pictures in which the judge sees the victim's property.
 
     Chance is never below what drawing the commonest value for everybody would give.
@@ -106,13 +106,13 @@ def of_property(played: Sequence[Played], *, level: float, permutations: int) ->
     return _measured(played, "property", tables, float(np.mean(blind)), level, permutations)
 
 
-def has_property(played: Sequence[Played]) -> bool:
+def has_property(played: Sequence[AttackResult]) -> bool:
     """Whether there is a property to judge by."""
     return all(one.judged for one in played)
 
 
 def _measured(
-    played: Sequence[Played],
+    played: Sequence[AttackResult],
     name: str,
     tables: Sequence[npt.NDArray[np.float64]],
     blind: float,
@@ -122,7 +122,7 @@ def _measured(
     return tabled(played, name, tables, [np.ones(len(t)) for t in tables], blind, level, permutations)
 
 
-def quality(played: Sequence[Played], level: float) -> list[Quality]:
+def quality(played: Sequence[AttackResult], level: float) -> list[Quality]:
     """What the pictures are like, and what the victims' own pictures are by the same measures."""
     people, who = pooled(played)
     rows: dict[str, list[tuple[IntArray, list[float], list[float], float]]] = {}
@@ -185,16 +185,16 @@ def inception(answers: npt.NDArray[np.float64]) -> float:
     return float(np.round(np.exp((answers * logs).sum(axis=1).mean()), 12))
 
 
-def _judge(one: Played) -> Judge:
+def _judge(one: AttackResult) -> Judge:
     assert one.evidence is not None, "pictures are marked against evidence"
     return judge(one.evidence, one.judged[0] if one.judged else None)
 
 
-def _held(one: Played) -> list[tuple[FloatArray, IntArray]]:
+def _held(one: AttackResult) -> list[tuple[FloatArray, IntArray]]:
     assert one.evidence is not None, "pictures are marked against evidence"
     return [(e.x.reshape(len(e), -1).astype(np.float32), np.asarray(e.y)) for e in one.evidence.held.examples]
 
 
-def _flat(one: Played) -> FloatArray:
+def _flat(one: AttackResult) -> FloatArray:
     flat: FloatArray = one.claims.reshape(*one.claims.shape[:2], -1)
     return flat

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fedleak.core import IntArray, rng_for
-from fedleak.games.game import Claims
-from fedleak.score.attack_result import Measured, Played, measured, pooled
+from fedleak.games.game import Predictions
+from fedleak.score.attack_result import AttackResult, Measured, measured, pooled
 from fedleak.score.interval import by_user
 from fedleak.score.permutation import derangement
 from fedleak.score.ranking import Weights
@@ -27,7 +27,7 @@ __all__ = ["PLACES", "top", "distance", "extracted", "attributed", "any_found", 
 PLACES = (1, 5, 10, 20, 50)
 
 
-def top(k: int, played: Sequence[Played], *, level: float, permutations: int) -> Measured:
+def top(k: int, played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
     """Share of the people whose secret is among the first k records named for their own device."""
     return tabled(
         played,
@@ -40,7 +40,7 @@ def top(k: int, played: Sequence[Played], *, level: float, permutations: int) ->
     )
 
 
-def distance(k: int, played: Sequence[Played], *, level: float, permutations: int) -> Measured:
+def distance(k: int, played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
     """The smallest edit distance between a person's secret and the first k records named for their device, on average.
 
     The smaller, the more is given away (Yuan et al., 2021, Tables II, IV, VI). Chance is the distance to another
@@ -72,7 +72,7 @@ def distance(k: int, played: Sequence[Played], *, level: float, permutations: in
     )
 
 
-def extracted(played: Sequence[Played], *, level: float, permutations: int) -> Measured:
+def extracted(played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
     """Share of the people whose secret is named for anybody.
 
     Exchanging the rankings changes nothing here; chance is to name as many different records blindly.
@@ -92,7 +92,7 @@ def extracted(played: Sequence[Played], *, level: float, permutations: int) -> M
     )
 
 
-def attributed(played: Sequence[Played], *, level: float, permutations: int) -> Measured:
+def attributed(played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
     """Of the secrets that are extracted, the share that is named higher for its own device than for any other.
 
     Where several devices have it at the same place, each is as good a guess.
@@ -108,12 +108,12 @@ def attributed(played: Sequence[Played], *, level: float, permutations: int) -> 
     return tabled(played, "attributed", tables, weights, blind, level, permutations)
 
 
-def any_found(played: Sequence[Played]) -> bool:
+def any_found(played: Sequence[AttackResult]) -> bool:
     """Whether any secret was extracted."""
     return any(np.isfinite(places(one)).any() for one in played)
 
 
-def places(one: Played) -> Weights:
+def places(one: AttackResult) -> Weights:
     """Where the ranking of each device (row) has the secret of each person (column), from 0; infinity: nowhere."""
     found = np.full((len(one.claims), len(one.right)), np.inf)
     for column, secret in enumerate(one.right):
@@ -123,7 +123,7 @@ def places(one: Played) -> Weights:
 
 
 def tabled(
-    played: Sequence[Played],
+    played: Sequence[AttackResult],
     name: str,
     tables: Sequence[npt.NDArray[np.float64]],
     weights: Sequence[npt.NDArray[np.float64]],
@@ -161,7 +161,7 @@ def _null(table: Weights, weight: Weights, permutations: int, rng: np.random.Gen
     )
 
 
-def near(one: Played) -> list[PerRecord]:
+def near(one: AttackResult) -> list[PerRecord]:
     """How near the rankings came to each person's secret."""
     place = places(one)
     nearest = {f"top{k}": _nearest(one, k).diagonal() for k in PLACES}
@@ -180,7 +180,7 @@ def _told(place: float) -> int | None:
     return int(place) + 1 if np.isfinite(place) else None
 
 
-def _nearest(one: Played, k: int) -> Weights:
+def _nearest(one: AttackResult, k: int) -> Weights:
     """How near the first k records of each ranking (row) come to each person's secret (column)."""
     first = one.claims[:, :k]
     named, where = np.unique(first.reshape(-1, first.shape[2]), axis=0, return_inverse=True)
@@ -188,7 +188,7 @@ def _nearest(one: Played, k: int) -> Weights:
     return np.asarray(each[where.reshape(first.shape[:2])].min(axis=1), dtype=np.float64)
 
 
-def edit_distances(records: Claims, secret: IntArray) -> IntArray:
+def edit_distances(records: Predictions, secret: IntArray) -> IntArray:
     """How many characters must be inserted, left out or replaced to turn each record into the secret.
 
     Levenshtein's distance (1966), row by row of his table for all records at once; ids with 0 after the end.

@@ -18,7 +18,7 @@ __all__ = [
     "Score",
     "PerUser",
     "PerValue",
-    "Claims",
+    "ScoreHistogram",
     "PerRecord",
     "Quality",
     "Grid",
@@ -72,8 +72,8 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     adaptive: bool = False  # the adversary knows of the defence and imitates it
     # "iid": the same audit of users with nothing personal in their data; "fresh-data": the same, and every client
     # trains on other examples in every round; "decoys": the same claims marked against
-    # records that nobody holds; "permuted": the same attack, told in the wrong order which devices took part;
-    # "another": the same claims, each device's marked against the secret of another one's owner
+    # records that nobody holds; "shuffled-selection": the same attack, told in the wrong order which devices took part;
+    # "swapped-secrets": the same claims, each device's marked against the secret of another one's owner
     # and which of its own records stands where
     control: str | None = None
     utility: Utility | None = None
@@ -102,7 +102,7 @@ class PerValue(msgspec.Struct, frozen=True, kw_only=True):
     answered: list[float]  # mean over them of the share answered with each value, in the order of the values
 
 
-class Claims(msgspec.Struct, frozen=True, kw_only=True):
+class ScoreHistogram(msgspec.Struct, frozen=True, kw_only=True):
     """How high the claims were where the answer is yes, and where it is no."""
 
     edges: list[float]  # of the bins, one more than bins
@@ -154,7 +154,7 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True):
     confusion_users: list[str]  # the most and the least identifiable users
     confusion: list[list[float]]  # row: true user, column: answered user, share of that user's updates
     values: list[PerValue] = []  # of an attribute, commonest first
-    claims: Claims | None = None  # where the answer is yes or no
+    claims: ScoreHistogram | None = None  # where the answer is yes or no
     records: list[PerRecord] = []  # where records are asked for
     quality: list[Quality] = []  # where pictures are asked for
     grids: list[Grid] = []  # and some of them; in the report only, results.json has none
@@ -214,7 +214,7 @@ class Threat(msgspec.Struct, frozen=True, kw_only=True):
     summary: str
     sees: list[str]
     cannot_see: list[str]
-    powers: list[str]
+    capabilities: list[str]
 
 
 class Untested(msgspec.Struct, frozen=True, kw_only=True):

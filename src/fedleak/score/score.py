@@ -6,19 +6,19 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
-from fedleak.core import number
+from fedleak.core import format_interval, format_value
 from fedleak.errors import AttackError, did_you_mean
 from fedleak.games.link import GAPS
 from fedleak.score import binary, identification, linking, reconstruction, records, traits
-from fedleak.score.attack_result import Measured, Played
+from fedleak.score.attack_result import AttackResult, Measured
 
-__all__ = ["Played", "Measured", "measure", "applies", "verdict"]
+__all__ = ["AttackResult", "Measured", "measure", "applies", "verdict"]
 
 
 class Metric(Protocol):
     """Measures what was played of one game, over all seeds."""
 
-    def __call__(self, played: Sequence[Played], *, level: float, permutations: int) -> Measured:
+    def __call__(self, played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
         """The metric, its interval and its chance level."""
         ...
 
@@ -58,7 +58,7 @@ _METRICS: Mapping[str, Mapping[str, Metric]] = {
 }
 
 
-def measure(played: Sequence[Played], metric: str, *, level: float, permutations: int) -> Measured:
+def measure(played: Sequence[AttackResult], metric: str, *, level: float, permutations: int) -> Measured:
     """One metric of what was played, with an interval that resamples people and a chance level that permutes them."""
     game = played[0].game
     if game not in _METRICS:
@@ -69,7 +69,7 @@ def measure(played: Sequence[Played], metric: str, *, level: float, permutations
     return known[metric](played, level=level, permutations=permutations)
 
 
-def applies(played: Sequence[Played], metric: str) -> bool:
+def applies(played: Sequence[AttackResult], metric: str) -> bool:
     """Whether a metric of the game has a meaning as it was played.
 
     `unseen` has none in a closed world, where no secret was found there is none to attribute, and a short run has no
@@ -91,5 +91,5 @@ def verdict(measured: Measured, *, distance: bool = False) -> str:
     """
     m = measured
     if m.high < m.chance if distance else m.low > m.chance:
-        return f"leaks: {number(m.value)} [{number(m.low)}, {number(m.high)}], chance {number(m.chance)}"
+        return f"leaks: {format_interval(m.value, m.low, m.high)}, chance {format_value(m.chance)}"
     return f"no leak shown by this attack (n={m.n})"

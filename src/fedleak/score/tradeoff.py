@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from fedleak.core import number
+from fedleak.core import format_value
 from fedleak.score.defence_results import Setting, Tradeoff
 from fedleak.score.result import Score
 
@@ -151,7 +151,9 @@ def advice(settings: Sequence[Setting], target: float, *, known: bool, missing: 
     able = sorted((s for s in defended if reached(s)), key=lambda s: -s.kept)
     if not able:
         nearest = min(defended, key=lambda s: (s.bound if s.bound is not None else s.value, -s.kept))
-        left = f"{number(nearest.bound)} times chance" if nearest.bound is not None else number(nearest.value)
+        left = (
+            f"{format_value(nearest.bound)} times chance" if nearest.bound is not None else format_value(nearest.value)
+        )
         return f"No setting that was tried {goal}. The nearest is {_named(nearest)}: up to {left}, {_costs(nearest)}."
     cheapest = able[0]
     knowing = "" if known else " Nobody attacked who knows of the defence."

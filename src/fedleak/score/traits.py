@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedleak.core import IntArray, rng_for
-from fedleak.score.attack_result import Measured, Played, groups, measured, pooled
+from fedleak.score.attack_result import AttackResult, Measured, groups, measured, pooled
 from fedleak.score.binary import dealt
 from fedleak.score.interval import by_resample, by_user, in_chunks
 from fedleak.score.permutation import hits
@@ -16,7 +16,7 @@ from fedleak.score.ranking import Ranking, Weights
 __all__ = ["top1", "average_precision", "answered"]
 
 
-def top1(played: Sequence[Played], *, level: float, permutations: int) -> Measured:
+def top1(played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
     """Mean over people of the share of their updates that are answered right.
 
     Whoever always answers with the commonest value is right as often as that value occurs; chance is never below it.
@@ -44,7 +44,7 @@ def top1(played: Sequence[Played], *, level: float, permutations: int) -> Measur
     )
 
 
-def answered(one: Played) -> tuple[IntArray, Weights]:
+def answered(one: AttackResult) -> tuple[IntArray, Weights]:
     """The value that each person has, and the share of the person's updates answered with each value."""
     _, first, person = np.unique(one.about[:, 0], return_index=True, return_inverse=True)
     shares = np.zeros((len(first), len(one.options)))
@@ -52,7 +52,7 @@ def answered(one: Played) -> tuple[IntArray, Weights]:
     return one.right[first], shares / np.bincount(person)[:, None]
 
 
-def average_precision(played: Sequence[Played], *, level: float, permutations: int) -> Measured:
+def average_precision(played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
     """Mean over values of the average precision of ranking all updates by the claim for that value."""
     people, who = pooled(played)
     rankings = [[Ranking.of(column) for column in one.claims.T] for one in played]
@@ -64,7 +64,7 @@ def average_precision(played: Sequence[Played], *, level: float, permutations: i
         ]
         return np.asarray(np.mean(rows, axis=0))
 
-    def null(one: Played, ranked: Sequence[Ranking], persons: IntArray) -> Weights:
+    def null(one: AttackResult, ranked: Sequence[Ranking], persons: IntArray) -> Weights:
         rng, every = rng_for(one.seed, "null", "ap"), np.ones((1, len(one.right)))
         return in_chunks(
             lambda rows: _macro(ranked, dealt(one.right, persons, rows, rng), every), permutations, len(one.right)

@@ -26,9 +26,9 @@ import numpy as np
 
 from fedleak import registry
 from fedleak.attacks.attack import Attack
-from fedleak.core import Power, Sight, rng_for
-from fedleak.games.game import Asked
-from fedleak.score.score import Measured, Played, measure
+from fedleak.core import Capability, Observation, rng_for
+from fedleak.games.game import GameInstance
+from fedleak.score.score import AttackResult, Measured, measure
 from fedleak.testing.clients import write_clients
 from fedleak.testing.people import write_federation, write_run
 from fedleak.testing.portraits import VICTIMS, write_pictures
@@ -61,16 +61,16 @@ def check_attack(attack: Attack, folder: Path) -> None:
     stands where, must find nothing where that is told in the wrong order.
     """
     adversary = weakest(attack)
-    write = write_federation if Sight.SNAPSHOTS in attack.needs else write_run
+    write = write_federation if Observation.SNAPSHOTS in attack.needs else write_run
     metric = "ap"
-    attributes = Sight.SELECTION in attack.needs or Power.INJECT in attack.powers
+    attributes = Observation.SELECTION in attack.needs or Capability.INJECT in attack.capabilities
     if attack.game == "extract":
-        write = partial(write_secrets, inject=Power.INJECT in attack.powers)
+        write = partial(write_secrets, inject=Capability.INJECT in attack.capabilities)
         metric = "top1" if attributes else "extracted"
     if attack.game == "link":
         write, metric = write_clients, "gap1"
     if attack.game == "reconstruct":
-        write, metric = partial(write_pictures, power=attack.powers), "nearest"
+        write, metric = partial(write_pictures, power=attack.capabilities), "nearest"
     # Few people are asked for pictures, and each of them scores anything between nothing and everything.
     seeds = 5 if attack.game == "reconstruct" else 2
     planted = [write(folder / f"planted-{seed}", seed, leak=True) for seed in range(seeds)]
@@ -82,7 +82,7 @@ def check_attack(attack: Attack, folder: Path) -> None:
         raise ContractBroken(f"{attack.name}: the trace was changed")
     found = measured([first, *(play(attack, adversary, planted[seed], seed) for seed in range(1, seeds))], metric)
     # Who sees nobody's update cannot tell one device's data from another's, and must not seem to.
-    blind = attack.game == "reconstruct" and Sight.UPDATES not in attack.needs
+    blind = attack.game == "reconstruct" and Observation.UPDATES not in attack.needs
     if (found.low <= found.chance) != blind:
         raise ContractBroken(f"{attack.name}: a planted leak was not found ({told(found, metric)})")
     nulls = [write(folder / f"null-{seed}", seed, leak=False) for seed in range(4)]
@@ -113,15 +113,15 @@ def weakest(attack: Attack) -> Adversary:
     able: list[Any] = [adversary for adversary in everyone() if not adversary.missing(attack)]
     if not able:
         raise ContractBroken(f"{attack.name}: no registered adversary can play it")
-    chosen: Adversary = min(able, key=lambda adversary: len(list(adversary.sights)))
+    chosen: Adversary = min(able, key=lambda adversary: len(list(adversary.observations)))
     return chosen
 
 
-def play(attack: Attack, adversary: Adversary, run: Path, seed: int, *, shuffled: bool = False) -> Played:
+def play(attack: Attack, adversary: Adversary, run: Path, seed: int, *, shuffled: bool = False) -> AttackResult:
     """Play an attack once and pair its claims with the truth."""
     game = registry.load("game", attack.game)(**SETTINGS.get(attack.game, {}))
     trace, truth, prior = Trace.open(run / "trace"), Truth.load(run / "truth"), Prior.load(run / "prior")
-    asked: Asked = game.ask(trace, truth, prior, rng_for(seed, "game"))
+    asked: GameInstance = game.ask(trace, truth, prior, rng_for(seed, "game"))
     answers = asked.answers
     order = rng_for(seed, "contract", "shuffled") if shuffled else None
     view, questions = asked.look(run / "trace", adversary, shuffled=order)
@@ -129,7 +129,7 @@ def play(attack: Attack, adversary: Adversary, run: Path, seed: int, *, shuffled
     claims = game.check(np.asarray(claims), questions, attack.name)
     # People of different seeds are different people, whatever they are called.
     options, people = (tuple(f"{seed}/{name}" for name in names) for names in (questions.options, answers.people))
-    return Played(
+    return AttackResult(
         seed,
         claims,
         answers.right,
@@ -144,7 +144,7 @@ def play(attack: Attack, adversary: Adversary, run: Path, seed: int, *, shuffled
     )
 
 
-def measured(played: list[Played], metric: str) -> Measured:
+def measured(played: list[AttackResult], metric: str) -> Measured:
     """A metric with an interval wide enough that a sound attack is not failed by accident."""
     return measure(played, metric, level=0.999, permutations=200)
 

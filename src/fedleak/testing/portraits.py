@@ -10,13 +10,13 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from fedleak.core import Params, Power, Task, UserId, rng_for
+from fedleak.core import Capability, Params, Task, UserId, rng_for
 from fedleak.federation.federation import Device, Round, devices, initial, train
 from fedleak.federation.gan_client import ClassGan, Joined
 from fedleak.federation.model import Signature
 from fedleak.federation.models.strided import StridedCnn
 from fedleak.federation.tampering import NOTHING, Tampering
-from fedleak.plan.configure import plain
+from fedleak.plan.configure import to_dict
 from fedleak.plan.plan import FederationPlan, JoinPlan, PopulationPlan
 from fedleak.population.datasets.mnist_clients import MnistClients
 from fedleak.population.prepare import Prepared, prepare
@@ -34,7 +34,7 @@ JOIN = JoinPlan(fakes=12, own=12, width=0.1)
 SHAPE, CLASSES = (1, 8, 8), 10
 
 
-def write_pictures(folder: Path, seed: int, *, leak: bool, power: Power = Power.NONE) -> Path:
+def write_pictures(folder: Path, seed: int, *, leak: bool, power: Capability = Capability.NONE) -> Path:
     """Record the federation of a seed, with people's own data as the truth or with strangers'."""
     prepared, members, told, start, rounds = _trained(seed, power)
     evidence = Evidence.of(prepared)
@@ -49,29 +49,29 @@ def write_pictures(folder: Path, seed: int, *, leak: bool, power: Power = Power.
         evidence=evidence,
     ).save(folder / "truth")
     public_only(prepared).save(folder / "prior")
-    signature = Signature(Task.CLASSIFY, SHAPE, CLASSES + (Power.JOIN in power))
+    signature = Signature(Task.CLASSIFY, SHAPE, CLASSES + (Capability.JOIN in power))
     name = f"pictures-{seed}-{leak}-{power}"
     return record(folder, name, ARCHITECTURE, signature, PLAN, members, start, rounds, told)
 
 
 @cache
 def _trained(
-    seed: int, power: Power
+    seed: int, power: Capability
 ) -> tuple[Prepared, tuple[Device, ...], tuple[dict[str, object], ...], Params, list[Round]]:
     """Train once for all attacks that are held to it, with and without a leak."""
     prepared = prepare(DATA, PopulationPlan(prior="none", users=CLIENTS), seed)
     members = devices(prepared.shares, seed)
-    model = ARCHITECTURE.build(Signature(Task.CLASSIFY, SHAPE, CLASSES + (Power.JOIN in power)))
+    model = ARCHITECTURE.build(Signature(Task.CLASSIFY, SHAPE, CLASSES + (Capability.JOIN in power)))
     tampering, told = NOTHING, tuple[dict[str, object], ...]()
-    if Power.ISOLATE in power:
+    if Capability.ISOLATE in power:
         chosen = rng_for(seed, "contract isolate").choice(len(members), VICTIMS, replace=False).tolist()
         tampering = Tampering(isolated=tuple(sorted(chosen)))
         told = ({"power": "isolate", "devices": sorted(members[index].id for index in chosen)},)
-    if Power.JOIN in power:
+    if Capability.JOIN in power:
         joined = Joined(ClassGan(model, SHAPE, CLASSES, JOIN, seed), len(members), prepared.public)
         blank = prepared.shares[0].private.take([0] * (JOIN.fakes + JOIN.own))
         members = (*members, Device("d-joined", UserId("adversary"), -1, blank))
         tampering = Tampering(newcomer=joined)
-        told = ({"power": "join", "device": "d-joined", "seed": seed, **plain(JOIN)},)
+        told = ({"power": "join", "device": "d-joined", "seed": seed, **to_dict(JOIN)},)
     rounds = list(train(model, members, PLAN, (), None, seed, tampering=tampering))
     return prepared, members, told, initial(model, seed), rounds

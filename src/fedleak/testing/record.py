@@ -9,7 +9,7 @@ from typing import Any
 from fedleak.core import Params
 from fedleak.federation.federation import Device, Round
 from fedleak.federation.model import Signature
-from fedleak.plan.configure import plain
+from fedleak.plan.configure import to_dict
 from fedleak.plan.plan import FederationPlan
 from fedleak.population.prepare import Prepared
 from fedleak.trace.header import Header
@@ -52,8 +52,8 @@ def record(
         devices=tuple(device.id for device in members),
         shadow=tuple(device.shadow for device in members),
         settings={
-            **plain(plan),
-            "architecture": plain(architecture),
+            **to_dict(plan),
+            "architecture": to_dict(architecture),
             "input_shape": list(signature.input_shape),
             "outputs": signature.outputs,
         },

@@ -51,7 +51,7 @@ def write_atomic(path: Path, data: bytes) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    # The rename itself must reach the disk, or a power cut could bring the old name back.
+    # The rename itself must reach the disk, or a capability cut could bring the old name back.
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

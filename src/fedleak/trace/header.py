@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 import numpy as np
 
-from fedleak.core import FloatArray, IntArray, Layer, Layout, Params, Sight, Task
+from fedleak.core import FloatArray, IntArray, Layer, Layout, Observation, Params, Task
 from fedleak.trace.sealed import seal, unseal
 
 __all__ = ["FORMAT", "VERSION", "Header", "Table", "Per"]
@@ -29,7 +29,7 @@ class Table:
     """One append-only file of a trace: rows of one kind, all of one size."""
 
     name: str  # of the file; numbered rather than named by layer, so that no layer name can point elsewhere
-    sight: str  # what somebody who reads it learns: snapshots, aggregates, device, shadow, size, updates, dropped
+    observation: str  # what somebody who reads it learns: snapshots, aggregates, device, shadow, size, updates, dropped
     per: Per  # one row for every model (round 0 too), round or participant; notes are lines of any length
     row: int  # bytes
 
@@ -60,7 +60,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     shadow: tuple[int, ...]  # by device index: which candidate's data the adversary put on it; -1 for everyone else's
     settings: Mapping[str, Any] = {}  # of the federation, as every participant knows them
     defences: tuple[Mapping[str, Any], ...] = ()
-    hidden: tuple[str, ...] = ()  # sights that the defences take from everybody, by name
+    hidden: tuple[str, ...] = ()  # observations that the defences take from everybody, by name
     tampering: tuple[Mapping[str, Any], ...] = ()
     dtype: Literal["float32", "float16"] = "float32"  # of the recorded updates
     holds_updates: bool = True  # False: the channel let only sums through
@@ -77,8 +77,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             raise ValueError(f"a layer is empty, or the model has more than {_LARGEST_ROW // 4} parameters")
         if len(set(self.devices)) < len(self.devices) or len(self.shadow) != len(self.devices):
             raise ValueError("every device needs a pseudonym of its own and a shadow index")
-        if unknown := set(self.hidden) - set(Sight.__members__):
-            raise ValueError(f"nobody has a sight '{min(unknown)}' that could be hidden")
+        if unknown := set(self.hidden) - set(Observation.__members__):
+            raise ValueError(f"nobody has a observation '{min(unknown)}' that could be hidden")
         if any(index < -1 or index >= 1 << 31 for index in self.shadow):
             raise ValueError("a shadow index is out of range")
 

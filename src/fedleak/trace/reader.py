@@ -40,7 +40,7 @@ class Dropped(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Trace:
     """A recorded run.
 
-    `only` limits which files may be opened at all, by what they show (`Table.sight`); a view passes what its
+    `only` limits which files may be opened at all, by what they show (`Table.observation`); a view passes what its
     adversary sees, so that the rest is out of reach rather than out of sight.
     """
 
@@ -63,7 +63,7 @@ class Trace:
             return Trace(folder, header, log, only)
         # A checksum of a hidden column of few small numbers is as good as the column: it can be found by trying. So is
         # the list of devices, once the numbers are known.
-        hidden = [table.sight not in only for table in header.tables()]
+        hidden = [table.observation not in only for table in header.tables()]
         log = replace(log, crc=np.where(hidden, np.uint32(0), log.crc))
         if "device" not in only:
             header = msgspec.structs.replace(header, devices=(), shadow=())
@@ -152,8 +152,8 @@ class Trace:
         if not first <= round_number <= self.rounds:
             raise IndexError(f"round {round_number} is not between {first} and {self.rounds}")
 
-    def _table(self, sight: str) -> Table:
-        return next(table for table in self._tables if table.sight == sight)
+    def _table(self, observation: str) -> Table:
+        return next(table for table in self._tables if table.observation == observation)
 
     def _layer(self, layer: str) -> tuple[Table, int]:
         if not self.header.holds_updates:
@@ -162,10 +162,12 @@ class Trace:
         if layer not in names:
             raise KeyError(f"no layer '{layer}'; the model has {', '.join(names)}")
         index = names.index(layer)
-        return [table for table in self._tables if table.sight == "updates"][index], self.header.layout[index].size
+        return [table for table in self._tables if table.observation == "updates"][index], self.header.layout[
+            index
+        ].size
 
     def _open(self, table: Table) -> int:
-        if self._only is not None and table.sight not in self._only:
+        if self._only is not None and table.observation not in self._only:
             raise NotVisible(f"this view may not open {table.name}")
         path = self.folder / table.name
         descriptor = open_regular(path)
@@ -214,8 +216,8 @@ class Trace:
             return empty
         return np.memmap(self.folder / table.name, dtype=dtype, mode="r", shape=(rows, *shape))
 
-    def _model(self, sight: str, round_number: int) -> Params:
-        table = self._table(sight)
+    def _model(self, observation: str, round_number: int) -> Params:
+        table = self._table(observation)
         with open(self._open(table), "rb", buffering=0) as file:
             row = np.empty(table.row, np.uint8)
             _fill(file.fileno(), row, self._log.end(table, round_number) - table.row, self.folder / table.name)

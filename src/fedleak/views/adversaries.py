@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from fedleak.core import Power, Sight, words
+from fedleak.core import Capability, Observation, flag_names
 from fedleak.registry import load, names
 
 __all__ = [
@@ -24,41 +24,41 @@ __all__ = [
     "ACTIVE_SERVER",
     "MALICIOUS_CLIENT",
     "everyone",
-    "plain",
+    "describe",
 ]
 
-_PLAIN: Mapping[Sight | Power, str] = {
-    Sight.SNAPSHOTS: "the shared model after every round",
-    Sight.UPDATES: "what each device sends back after training",
-    Sight.LINKS: "which of these messages come from one device",
-    Sight.SELECTION: "which devices take part in each round",
-    Sight.AGGREGATE: "the sum of what the devices of a round send",
-    Sight.SIZES: "how many examples each device trains on",
-    Power.INJECT: "place a record of its own making among the data of a device",
-    Power.ISOLATE: "give one device a model of its own",
-    Power.JOIN: "take part as a device",
+_PLAIN: Mapping[Observation | Capability, str] = {
+    Observation.SNAPSHOTS: "the shared model after every round",
+    Observation.UPDATES: "what each device sends back after training",
+    Observation.LINKS: "which of these messages come from one device",
+    Observation.SELECTION: "which devices take part in each round",
+    Observation.AGGREGATE: "the sum of what the devices of a round send",
+    Observation.SIZES: "how many examples each device trains on",
+    Capability.INJECT: "place a record of its own making among the data of a device",
+    Capability.ISOLATE: "give one device a model of its own",
+    Capability.JOIN: "take part as a device",
 }
 
 
-def plain(sight: Sight | Power) -> str:
+def describe(observation: Observation | Capability) -> str:
     """Say what is seen, or can be done, in words for people who never heard of federated learning.
 
-    >>> plain(Sight.SNAPSHOTS | Sight.SELECTION)
+    >>> describe(Observation.SNAPSHOTS | Observation.SELECTION)
     'the shared model after every round; which devices take part in each round'
     """
-    return "; ".join(_PLAIN[member] for member in sight) or "nothing"
+    return "; ".join(_PLAIN[member] for member in observation) or "nothing"
 
 
 class Declares(Protocol):
     """What an attack says of itself before it is played."""
 
     @property
-    def needs(self) -> Sight:
+    def needs(self) -> Observation:
         """What it must see."""
         ...
 
     @property
-    def powers(self) -> Power:
+    def capabilities(self) -> Capability:
         """What it must be able to do."""
         ...
 
@@ -68,70 +68,75 @@ class Adversary:
     """Somebody who attacks a run, by what they see and can do."""
 
     name: str
-    sights: Sight
-    powers: Power = Power.NONE
+    observations: Observation
+    capabilities: Capability = Capability.NONE
     summary: str  # one plain sentence
 
-    def lacks(self, needs: Sight) -> Sight:
+    def lacks(self, needs: Observation) -> Observation:
         """What of the things that an attack needs this adversary does not see.
 
-        >>> GLOBAL_MODEL_CLIENT.lacks(Sight.UPDATES | Sight.SNAPSHOTS)
-        <Sight.UPDATES: 2>
+        >>> GLOBAL_MODEL_CLIENT.lacks(Observation.UPDATES | Observation.SNAPSHOTS)
+        <Observation.UPDATES: 2>
         """
-        return needs & ~self.sights
+        return needs & ~self.observations
 
     def missing(self, attack: Declares) -> str:
         """What an attack takes and this adversary does not have, in words; empty if it can play the attack."""
-        power = attack.powers & ~self.powers
-        lacking = [words(sight)] if (sight := self.lacks(attack.needs)) else []
-        return " and ".join([*lacking, f"the power to {words(power)}"] if power else lacking)
+        power = attack.capabilities & ~self.capabilities
+        lacking = [flag_names(observation)] if (observation := self.lacks(attack.needs)) else []
+        return " and ".join([*lacking, f"the capability to {flag_names(power)}"] if power else lacking)
 
 
 SERVER = Adversary(
     name="server",
-    sights=Sight.SNAPSHOTS | Sight.UPDATES | Sight.LINKS | Sight.SELECTION | Sight.AGGREGATE | Sight.SIZES,
+    observations=Observation.SNAPSHOTS
+    | Observation.UPDATES
+    | Observation.LINKS
+    | Observation.SELECTION
+    | Observation.AGGREGATE
+    | Observation.SIZES,
     summary="The company that runs the training: it follows the rules, and keeps everything that devices send, "
     "under a number that stays the same from round to round.",
 )
 ANONYMOUS_SERVER = Adversary(
     name="anonymous-server",
-    sights=Sight.SNAPSHOTS | Sight.UPDATES | Sight.AGGREGATE,
+    observations=Observation.SNAPSHOTS | Observation.UPDATES | Observation.AGGREGATE,
     summary="The company that runs the training, when messages reach it without a sender's name or number.",
 )
 GLOBAL_MODEL_CLIENT = Adversary(
     name="global-model-client",
-    sights=Sight.SNAPSHOTS,
+    observations=Observation.SNAPSHOTS,
     summary="A participant who keeps every version of the shared model that it is sent.",
 )
 EAVESDROPPER = Adversary(
     name="eavesdropper",
-    sights=Sight.SNAPSHOTS | Sight.SELECTION,
+    observations=Observation.SNAPSHOTS | Observation.SELECTION,
     summary="A participant who keeps every version of the shared model and can tell from the network traffic which "
     "devices took part.",
 )
 INSIDER = Adversary(
     name="insider",
-    sights=Sight.SNAPSHOTS,
-    powers=Power.INJECT,
+    observations=Observation.SNAPSHOTS,
+    capabilities=Capability.INJECT,
     summary="A participant who keeps every version of the shared model, and once got a message of its own making among "
     "the texts of each of the others.",
 )
 AGGREGATE_SERVER = Adversary(
     name="aggregate-server",
-    sights=Sight.SNAPSHOTS | Sight.AGGREGATE | Sight.SELECTION,
+    observations=Observation.SNAPSHOTS | Observation.AGGREGATE | Observation.SELECTION,
     summary="The company that runs the training, when cryptography lets it see only the sum of a round's messages.",
 )
 ACTIVE_SERVER = Adversary(
     name="active-server",
-    sights=SERVER.sights,
-    powers=Power.ISOLATE,
+    observations=SERVER.observations,
+    capabilities=Capability.ISOLATE,
     summary="The company that runs the training, when it breaks the rules: it sees what the server sees, and gives "
     "some devices a model of their own to train, which nobody else's training touches.",
 )
 MALICIOUS_CLIENT = Adversary(
     name="malicious-client",
-    sights=Sight.SNAPSHOTS,
-    powers=Power.JOIN,
+    observations=Observation.SNAPSHOTS,
+    capabilities=Capability.JOIN,
     summary="A participant who keeps every version of the shared model, and trains with false examples to make the "
     "others reveal more.",
 )

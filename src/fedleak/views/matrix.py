@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from fedleak.core import words
+from fedleak.core import flag_names
 from fedleak.views.adversaries import Adversary, Declares
 
 __all__ = ["Row", "matrix"]
@@ -16,7 +16,7 @@ class Row:
     """One attack against every adversary."""
 
     attack: str
-    needs: str  # sights, and powers where it takes any
+    needs: str  # observations, and capabilities where it takes any
     lacks: Mapping[str, str]  # adversary -> what it would need in addition; empty: it can play the attack
 
     def players(self) -> tuple[str, ...]:
@@ -41,4 +41,6 @@ def matrix(attacks: Mapping[str, Declares], adversaries: Iterable[Adversary]) ->
 
 def needs(attack: Declares) -> str:
     """What an attack takes, in words."""
-    return words(attack.needs) + (f", the power to {words(attack.powers)}" if attack.powers else "")
+    return flag_names(attack.needs) + (
+        f", the capability to {flag_names(attack.capabilities)}" if attack.capabilities else ""
+    )

@@ -11,24 +11,24 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedleak.core import FloatArray, IntArray, Layout, Params, Power, Sight, Task, words
+from fedleak.core import Capability, FloatArray, IntArray, Layout, Observation, Params, Task, flag_names
 from fedleak.errors import NotVisible, TraceError
 from fedleak.federation.hooks import Defence
 from fedleak.trace.header import Header
 from fedleak.trace.reader import Trace
-from fedleak.views.adversaries import Adversary, everyone, plain
+from fedleak.views.adversaries import Adversary, describe, everyone
 
 __all__ = ["View", "Updates"]
 
-# Which kinds of file each sight opens. Without LINKS or SELECTION the column of devices stays closed; the shadow
+# Which kinds of file each observation opens. Without LINKS or SELECTION the column of devices stays closed; the shadow
 # column says only which updates the adversary's own devices sent, which it knows anyway.
-_OPENS: Mapping[Sight, frozenset[str]] = {
-    Sight.SNAPSHOTS: frozenset({"snapshots"}),
-    Sight.UPDATES: frozenset({"updates", "shadow"}),
-    Sight.LINKS: frozenset({"device"}),
-    Sight.SELECTION: frozenset({"device"}),
-    Sight.AGGREGATE: frozenset({"aggregates"}),
-    Sight.SIZES: frozenset({"size"}),
+_OPENS: Mapping[Observation, frozenset[str]] = {
+    Observation.SNAPSHOTS: frozenset({"snapshots"}),
+    Observation.UPDATES: frozenset({"updates", "shadow"}),
+    Observation.LINKS: frozenset({"device"}),
+    Observation.SELECTION: frozenset({"device"}),
+    Observation.AGGREGATE: frozenset({"aggregates"}),
+    Observation.SIZES: frozenset({"size"}),
 }
 
 
@@ -68,10 +68,10 @@ class View:
         self.workers = workers
         self._tick, self._reported = tick, 0.0
         self._shadow, self._rows = shadow, rows
-        self._sights = adversary.sights
+        self._observations = adversary.observations
         for name in Header.load(trace_folder).hidden:
-            self._sights &= ~Sight[name]
-        only = frozenset[str]().union(*(_OPENS[sight] for sight in self._sights))
+            self._observations &= ~Observation[name]
+        only = frozenset[str]().union(*(_OPENS[observation] for observation in self._observations))
         if shadow is not None:
             only -= {"shadow"}
         self._trace = Trace.open(trace_folder, only)
@@ -83,7 +83,7 @@ class View:
         last = self._trace.rounds
         self._kept = sorted({*range(0, last + 1, every), last})
         self._told = np.arange(last) if shuffled is None else shuffled.permutation(last)
-        held = dict(injected or {}) if Power.INJECT in adversary.powers else {}
+        held = dict(injected or {}) if Capability.INJECT in adversary.capabilities else {}
         if shuffled is not None and held:
             names = [list(held)[at] for at in shuffled.permutation(len(held))]
             held = {name: held[other] for name, other in zip(names, [*names[1:], names[0]], strict=True)}
@@ -117,12 +117,12 @@ class View:
 
     def snapshot(self, round_number: int) -> Params:
         """The shared model after a round; round 0 is the initial one."""
-        self._require(Sight.SNAPSHOTS)
+        self._require(Observation.SNAPSHOTS)
         return self._trace.snapshot(self._kept[self._checked(round_number, first=0)])
 
     def aggregate(self, round_number: int) -> Params:
         """The weighted mean of a round's updates."""
-        self._require(Sight.AGGREGATE)
+        self._require(Observation.AGGREGATE)
         if self.rounds < self._trace.rounds:
             raise NotVisible(
                 f"adversary '{self.adversary.name}' missed some of the rounds, and cannot add up the others"
@@ -134,7 +134,7 @@ class View:
 
         In the order of their index, not of their updates: who sees both must not be able to join them by position.
         """
-        self._require(Sight.SELECTION)
+        self._require(Observation.SELECTION)
         before, after = self._kept[self._checked(round_number, first=1) - 1], self._kept[round_number]
         present = np.sort(
             np.concatenate([self._trace.device[self._trace.span(int(told) + 1)] for told in self._told[before:after]])
@@ -145,17 +145,17 @@ class View:
     @property
     def injected(self) -> Mapping[str, str]:
         """The records that the adversary placed in the data of devices: device -> record."""
-        if Power.INJECT not in self.adversary.powers:
+        if Capability.INJECT not in self.adversary.capabilities:
             raise NotVisible(
-                f"adversary '{self.adversary.name}' placed no record in anybody's data: it lacks the power to "
-                f"{words(Power.INJECT)} ({plain(Power.INJECT)})"
+                f"adversary '{self.adversary.name}' placed no record in anybody's data: it lacks the capability to "
+                f"{flag_names(Capability.INJECT)} ({describe(Capability.INJECT)})"
             )
         return dict(self._injected)
 
     @cached_property
     def isolated(self) -> frozenset[int]:
         """The handles of devices that train a model of their own; none for an adversary without the power."""
-        if Power.ISOLATE not in self.adversary.powers:
+        if Capability.ISOLATE not in self.adversary.capabilities:
             return frozenset()
         names = self._trace.header.devices
         return frozenset(names.index(device) for one in self._done("isolate") for device in one["devices"])
@@ -163,10 +163,10 @@ class View:
     @property
     def joined(self) -> Mapping[str, Any]:
         """How the adversary's own device takes part: its settings, and the seed of everything that it draws."""
-        if Power.JOIN not in self.adversary.powers:
+        if Capability.JOIN not in self.adversary.capabilities:
             raise NotVisible(
-                f"adversary '{self.adversary.name}' does not take part: it lacks the power to {words(Power.JOIN)} "
-                f"({plain(Power.JOIN)})"
+                f"adversary '{self.adversary.name}' does not take part: it lacks the capability to "
+                f"{flag_names(Capability.JOIN)} ({describe(Capability.JOIN)})"
             )
         [found] = self._done("join") or [{}]
         if not found:
@@ -194,24 +194,24 @@ class View:
     @cached_property
     def updates(self) -> Updates:
         """Every update of the run."""
-        self._require(Sight.UPDATES)
+        self._require(Observation.UPDATES)
         if not self._trace.header.holds_updates:
             raise NotVisible(
-                f"adversary '{self.adversary.name}' would see {plain(Sight.UPDATES)}, "
+                f"adversary '{self.adversary.name}' would see {describe(Observation.UPDATES)}, "
                 "but this run's channel lets only sums through, so nobody does"
             )
-        return Updates(self._trace, self._sights, self._shadow, self._rows)
+        return Updates(self._trace, self._observations, self._shadow, self._rows)
 
     def _checked(self, round_number: int, *, first: int) -> int:
         if not first <= round_number <= self.rounds:
             raise IndexError(f"round {round_number} is not between {first} and {self.rounds}")
         return round_number
 
-    def _require(self, sight: Sight) -> None:
-        if self.adversary.lacks(sight):
-            able = [adversary.name for adversary in everyone() if not adversary.lacks(sight)]
+    def _require(self, observation: Observation) -> None:
+        if self.adversary.lacks(observation):
+            able = [adversary.name for adversary in everyone() if not adversary.lacks(observation)]
             raise NotVisible(
-                f"adversary '{self.adversary.name}' does not see {words(sight)} ({plain(sight)}).\n"
+                f"adversary '{self.adversary.name}' does not see {flag_names(observation)} ({describe(observation)}).\n"
                 f"  Choose one that does: {', '.join(able) or 'none is registered'}   (fedleak list --matrix)"
             )
 
@@ -220,10 +220,10 @@ class Updates:
     """The updates of a run in columns, one row each, in an order that says nothing about who sent them."""
 
     def __init__(
-        self, trace: Trace, sights: Sight, shadow: IntArray | None = None, rows: IntArray | None = None
+        self, trace: Trace, observations: Observation, shadow: IntArray | None = None, rows: IntArray | None = None
     ) -> None:
         self._trace = trace
-        self._sights = sights
+        self._observations = observations
         self._shadow = shadow
         self._rows = rows  # in rising order; None: all of them
 
@@ -238,7 +238,7 @@ class Updates:
     @cached_property
     def handle(self) -> npt.NDArray[np.uint64]:
         """Who sent each update: a number that stays with its device, or a fresh one for every update."""
-        if Sight.LINKS in self._sights:
+        if Observation.LINKS in self._observations:
             return _frozen(self._cut(self._trace.device).astype(np.uint64))
         # The row number through a bijection: no two updates can share a handle, and none depends on its sender.
         key = np.uint64(zlib.crc32(self._trace.header.fingerprint.encode()))
@@ -254,7 +254,7 @@ class Updates:
     @cached_property
     def size(self) -> IntArray | None:
         """How many examples each update was trained on; None if the adversary is not told."""
-        if Sight.SIZES not in self._sights:
+        if Observation.SIZES not in self._observations:
             return None
         return _frozen(self._cut(self._trace.size).astype(np.int64))
 

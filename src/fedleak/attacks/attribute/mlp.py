@@ -8,8 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from fedleak.attacks.attribute.labels import classes, values
-from fedleak.attacks.deanonymize.single_layer import OneLayer
-from fedleak.attacks.features import features, labelled, spread
+from fedleak.attacks.deanonymize.single_layer import SingleLayerAttack
+from fedleak.attacks.features import features, fill_missing_candidates, labelled
 from fedleak.attacks.network import Network, fit
 from fedleak.core import FloatArray
 from fedleak.games.game import Questions
@@ -20,7 +20,7 @@ __all__ = ["AttributeMlp", "AttributeJoint"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttributeMlp(Network, OneLayer):
+class AttributeMlp(Network, SingleLayerAttack):
     """Train the network of re-identification on an attribute instead (Orekondy et al., 2020, Table 4, single task)."""
 
     name: ClassVar[str] = "attribute-mlp"
@@ -34,7 +34,7 @@ class AttributeMlp(Network, OneLayer):
         present, target = classes(values(questions, who))
         identity = np.unique(who, return_inverse=True)[1]
         scores, *_ = fit(data.known, [target, identity] if self.joint else [target], self, rng)(data.asked)
-        return spread(scores, present, len(questions.options))
+        return fill_missing_candidates(scores, present, len(questions.options))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,8 @@ from msgspec import Meta
 from sklearn.linear_model import LogisticRegression
 
 from fedleak.attacks.attribute.labels import classes, values
-from fedleak.attacks.features import gather, labelled, spread, unit
-from fedleak.core import FloatArray, IntArray, Power, Sight, Task
+from fedleak.attacks.features import fill_missing_candidates, labelled, stream_rows, unit
+from fedleak.core import Capability, FloatArray, IntArray, Observation, Task
 from fedleak.games.game import Questions
 from fedleak.trace.prior import Prior
 from fedleak.views.view import View
@@ -31,8 +31,8 @@ class AttributeWords:
     name: ClassVar[str] = "attribute-words"
     summary: ClassVar[str] = "which words a device used at all is read off the update, and compared between groups"
     game: ClassVar[str] = "attribute"
-    needs: ClassVar[Sight] = Sight.UPDATES
-    powers: ClassVar[Power] = Power.NONE
+    needs: ClassVar[Observation] = Observation.UPDATES
+    capabilities: ClassVar[Capability] = Capability.NONE
     tasks: ClassVar[tuple[Task, ...]] = tuple(Task)
 
     cost: Annotated[float, Meta(gt=0, description="price of an update on the wrong side (C)")] = 1.0
@@ -48,7 +48,9 @@ class AttributeWords:
         mean = known.mean(axis=0)
         model = LogisticRegression(C=self.cost, max_iter=2000)
         model.fit(known - mean, target, sample_weight=1 / count[person])
-        return spread(np.asarray(model.predict_log_proba(asked - mean), np.float32), present, len(questions.options))
+        return fill_missing_candidates(
+            np.asarray(model.predict_log_proba(asked - mean), np.float32), present, len(questions.options)
+        )
 
 
 def vocabulary(view: View, rows: IntArray) -> FloatArray:
@@ -62,9 +64,9 @@ def vocabulary(view: View, rows: IntArray) -> FloatArray:
     def moved(block: FloatArray) -> FloatArray:
         return np.asarray(block[:, first.span(name)].reshape(len(block), height, -1).any(axis=2), dtype=np.float32)
 
-    used = gather(view, first.name, rows, moved, height)
+    used = stream_rows(view, first.name, rows, moved, height)
     if "bias" not in dict(last.tensors):
         return used
     span = last.span("bias")
-    bias = gather(view, last.name, rows, lambda block: unit(block[:, span]), span.stop - span.start)
+    bias = stream_rows(view, last.name, rows, lambda block: unit(block[:, span]), span.stop - span.start)
     return np.concatenate([used, bias], axis=1)

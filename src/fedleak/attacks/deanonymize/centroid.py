@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedleak.attacks.deanonymize.single_layer import OneLayer
-from fedleak.attacks.features import features, spread, unit
+from fedleak.attacks.deanonymize.single_layer import SingleLayerAttack
+from fedleak.attacks.features import features, fill_missing_candidates, unit
 from fedleak.core import FloatArray
 from fedleak.games.game import Questions
 from fedleak.trace.prior import Prior
@@ -18,7 +18,7 @@ __all__ = ["Centroid"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Centroid(OneLayer):
+class Centroid(SingleLayerAttack):
     """Compare an update with the mean labelled update of each person; nothing is trained."""
 
     name: ClassVar[str] = "reid-centroid"
@@ -29,4 +29,4 @@ class Centroid(OneLayer):
         data = features(view, questions, self.layer)
         classes = np.unique(data.who)
         means = np.stack([data.known[data.who == c].mean(axis=0) for c in classes])
-        return spread(data.asked @ unit(means).T, classes, len(questions.options))
+        return fill_missing_candidates(data.asked @ unit(means).T, classes, len(questions.options))

@@ -8,8 +8,8 @@ from typing import Annotated, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from fedleak.attacks.deanonymize.single_layer import OneLayer
-from fedleak.attacks.features import features, labelled, spread
+from fedleak.attacks.deanonymize.single_layer import SingleLayerAttack
+from fedleak.attacks.features import features, fill_missing_candidates, labelled
 from fedleak.attacks.network import Network, fit
 from fedleak.core import FloatArray, IntArray
 from fedleak.errors import AttackError, did_you_mean
@@ -21,7 +21,7 @@ __all__ = ["Joint"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Joint(Network, OneLayer):
+class Joint(Network, SingleLayerAttack):
     """Learn identity and attributes with one network (Orekondy et al., 2020, Figure 3d; Table 4, last column).
 
     The adversary knows whom its prior data belongs to, and with that often their sex or age.
@@ -41,7 +41,7 @@ class Joint(Network, OneLayer):
         classes, target = np.unique(data.who, return_inverse=True)
         heads = [column[candidate] for column in self._known(prior)]
         scores, *_ = fit(data.known, [target, *heads], self, rng)(data.asked)
-        return spread(scores, classes, len(questions.options))
+        return fill_missing_candidates(scores, classes, len(questions.options))
 
     def _known(self, prior: Prior) -> list[IntArray]:
         """For each attribute the value of every candidate as a class; -1 where it is not known."""

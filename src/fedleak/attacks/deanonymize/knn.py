@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from fedleak.attacks.deanonymize.single_layer import OneLayer
+from fedleak.attacks.deanonymize.single_layer import SingleLayerAttack
 from fedleak.attacks.features import features
 from fedleak.core import FloatArray
 from fedleak.games.game import Questions
@@ -19,7 +19,7 @@ __all__ = ["NearestNeighbours"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class NearestNeighbours(OneLayer):
+class NearestNeighbours(SingleLayerAttack):
     """Name the sender of an update by a vote of its nearest labelled updates (Orekondy et al., 2020, Table 3)."""
 
     name: ClassVar[str] = "reid-knn"

@@ -10,7 +10,7 @@ from msgspec import Meta
 from sklearn.linear_model import Ridge
 
 from fedleak.attacks.features import unit
-from fedleak.core import FloatArray, Power, Sight, Task
+from fedleak.core import Capability, FloatArray, Observation, Task
 from fedleak.errors import AttackError
 from fedleak.games.game import Questions
 from fedleak.population.population import Examples
@@ -32,8 +32,8 @@ class LabelHistogram:
     name: ClassVar[str] = "reid-labels"
     summary: ClassVar[str] = "only the mix of classes is compared, as a baseline: what labels alone give away"
     game: ClassVar[str] = "identify"
-    needs: ClassVar[Sight] = Sight.UPDATES
-    powers: ClassVar[Power] = Power.NONE
+    needs: ClassVar[Observation] = Observation.UPDATES
+    capabilities: ClassVar[Capability] = Capability.NONE
     tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY, Task.MULTI_LABEL, Task.NEXT_TOKEN)
 
     shrink: Annotated[float, Meta(gt=0, description="ridge penalty of the map from bias update to histogram")] = 0.1

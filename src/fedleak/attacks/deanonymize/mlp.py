@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedleak.attacks.deanonymize.single_layer import OneLayer
-from fedleak.attacks.features import features, spread
+from fedleak.attacks.deanonymize.single_layer import SingleLayerAttack
+from fedleak.attacks.features import features, fill_missing_candidates
 from fedleak.attacks.network import Network, fit
 from fedleak.core import FloatArray
 from fedleak.games.game import Questions
@@ -19,7 +19,7 @@ __all__ = ["Mlp"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mlp(Network, OneLayer):
+class Mlp(Network, SingleLayerAttack):
     """Train a network with one hidden layer on the shadow devices' updates (Orekondy et al., 2020, section 4.3)."""
 
     name: ClassVar[str] = "reid-mlp"
@@ -30,4 +30,4 @@ class Mlp(Network, OneLayer):
         data = features(view, questions, self.layer)
         classes, target = np.unique(data.who, return_inverse=True)
         (scores,) = fit(data.known, [target], self, rng)(data.asked)
-        return spread(scores, classes, len(questions.options))
+        return fill_missing_candidates(scores, classes, len(questions.options))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
-from fedleak.attacks.features import gather, unit
+from fedleak.attacks.features import stream_rows, unit
 from fedleak.attacks.sketch import Sketch
 from fedleak.core import FloatArray, IntArray, Layout, rng_for
 from fedleak.views.view import View
@@ -75,7 +75,7 @@ def focus(view: View, wanted: IntArray, anonymous: IntArray, dims: int, seed: in
 
 
 def _layer(view: View, name: str, wanted: IntArray, sketch: Sketch) -> FloatArray:
-    return gather(view, name, wanted, lambda rows: unit(sketch(rows)), sketch.dims)
+    return stream_rows(view, name, wanted, lambda rows: unit(sketch(rows)), sketch.dims)
 
 
 def directions(rows: FloatArray, most: int) -> FloatArray:

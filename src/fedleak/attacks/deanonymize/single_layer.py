@@ -7,18 +7,18 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from fedleak.core import Power, Sight, Task
+from fedleak.core import Capability, Observation, Task
 
-__all__ = ["OneLayer"]
+__all__ = ["SingleLayerAttack"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class OneLayer:
+class SingleLayerAttack:
     """Needs, game and layer of an attack on individual updates."""
 
     game: ClassVar[str] = "identify"
-    needs: ClassVar[Sight] = Sight.UPDATES
-    powers: ClassVar[Power] = Power.NONE
+    needs: ClassVar[Observation] = Observation.UPDATES
+    capabilities: ClassVar[Capability] = Capability.NONE
     tasks: ClassVar[tuple[Task, ...]] = tuple(Task)
 
     layer: Annotated[str, Meta(description="which layer of the update to look at; `last` is the output layer")] = "last"

@@ -13,8 +13,8 @@ from fedleak.attacks.deanonymize.layer_features import Read, read
 from fedleak.attacks.deanonymize.linking import Tried, agglomerate, alike, groups, outcomes, threshold
 from fedleak.attacks.deanonymize.wccn import templates, variation
 from fedleak.attacks.deanonymize.words import likelihood
-from fedleak.attacks.features import spread
-from fedleak.core import FloatArray, IntArray, Power, Sight, Task
+from fedleak.attacks.features import fill_missing_candidates
+from fedleak.core import Capability, FloatArray, IntArray, Observation, Task
 from fedleak.games.game import Questions
 from fedleak.trace.prior import Prior
 from fedleak.views.view import View
@@ -41,8 +41,8 @@ class Strong:
         "everything that a server can do by itself: retrain what it knows, link messages, name them"
     )
     game: ClassVar[str] = "identify"
-    needs: ClassVar[Sight] = Sight.UPDATES | Sight.SNAPSHOTS
-    powers: ClassVar[Power] = Power.NONE
+    needs: ClassVar[Observation] = Observation.UPDATES | Observation.SNAPSHOTS
+    capabilities: ClassVar[Capability] = Capability.NONE
     tasks: ClassVar[tuple[Task, ...]] = tuple(Task)
 
     snapshots: Annotated[int, Meta(ge=0, description="on how many models the prior data is trained; 0: none")] = 25
@@ -69,7 +69,7 @@ class Strong:
             logits = np.concatenate([logits, np.full((len(logits), 1), level)], axis=1)
             people = np.append(people, seen)
         logs = one_to_one(logits, np.bincount(member), known)
-        return spread(logs[member].astype(np.float32), people, len(questions.options))
+        return fill_missing_candidates(logs[member].astype(np.float32), people, len(questions.options))
 
     def _devices(self, view: View, questions: Questions, data: Read) -> IntArray:
         """The device of each question, as far as the adversary can tell."""

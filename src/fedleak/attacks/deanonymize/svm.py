@@ -10,8 +10,8 @@ import numpy as np
 from msgspec import Meta
 from sklearn.svm import LinearSVC
 
-from fedleak.attacks.deanonymize.single_layer import OneLayer
-from fedleak.attacks.features import features, spread
+from fedleak.attacks.deanonymize.single_layer import SingleLayerAttack
+from fedleak.attacks.features import features, fill_missing_candidates
 from fedleak.core import FloatArray
 from fedleak.errors import AttackError
 from fedleak.games.game import Questions
@@ -22,7 +22,7 @@ __all__ = ["LinearSvm", "turned"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinearSvm(OneLayer):
+class LinearSvm(SingleLayerAttack):
     """Separate each person's updates from everyone else's by a hyperplane (Orekondy et al., 2020, Table 3)."""
 
     name: ClassVar[str] = "reid-svm"
@@ -42,7 +42,7 @@ class LinearSvm(OneLayer):
         scores = machine.decision_function(turn(data.asked))
         if scores.ndim == 1:  # with two classes scikit-learn gives the distance to the one hyperplane only
             scores = np.stack([-scores, scores], axis=1)
-        return spread(scores.astype(np.float32), classes, len(questions.options))
+        return fill_missing_candidates(scores.astype(np.float32), classes, len(questions.options))
 
 
 def turned(known: FloatArray) -> tuple[FloatArray, Callable[[FloatArray], FloatArray]]:

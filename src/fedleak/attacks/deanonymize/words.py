@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fedleak.attacks.features import gather
+from fedleak.attacks.features import stream_rows
 from fedleak.attacks.shadow import halves
 from fedleak.core import FloatArray, IntArray, Layer, Layout, rng_for
 from fedleak.population.population import Examples
@@ -62,7 +62,7 @@ def word_layer(layout: Layout, examples: Examples) -> Layer | None:
 def moved(view: View, layer: Layer, wanted: IntArray) -> Flags | None:
     """(wanted, words): which rows each of these updates (in rising order) moved; None where nearly all did."""
     words, width = layer.tensors[0][1]
-    found = gather(
+    found = stream_rows(
         view,
         layer.name,
         wanted,

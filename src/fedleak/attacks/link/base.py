@@ -20,7 +20,7 @@ from fedleak.attacks.features import unit
 from fedleak.attacks.link.federation import auxiliary_set, deal, shadow_rounds
 from fedleak.attacks.reconstruct.labels import present
 from fedleak.attacks.shadow import model_of
-from fedleak.core import FloatArray, IntArray, Params, Power, Sight, Task
+from fedleak.core import Capability, FloatArray, IntArray, Observation, Params, Task
 from fedleak.errors import AttackError
 from fedleak.federation.model import Model
 from fedleak.games.game import Questions
@@ -54,8 +54,8 @@ class Linker:
     """Settings of every linking attack, and the way from updates to claims."""
 
     game: ClassVar[str] = "link"
-    needs: ClassVar[Sight] = Sight.SNAPSHOTS | Sight.UPDATES
-    powers: ClassVar[Power] = Power.NONE
+    needs: ClassVar[Observation] = Observation.SNAPSHOTS | Observation.UPDATES
+    capabilities: ClassVar[Capability] = Capability.NONE
     tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY,)
     imitates: ClassVar[bool] = True  # shadow clients, who may defend themselves like the real ones
 

@@ -11,7 +11,7 @@ import torch
 from msgspec import Meta
 from torch.nn import functional
 
-from fedleak.attacks.deanonymize.single_layer import OneLayer
+from fedleak.attacks.deanonymize.single_layer import SingleLayerAttack
 from fedleak.attacks.features import layer_name, unit
 from fedleak.core import FloatArray, IntArray
 from fedleak.errors import AttackError
@@ -25,7 +25,7 @@ PairDraw: TypeAlias = tuple[IntArray, IntArray, FloatArray]
 
 
 @dataclass(frozen=True, kw_only=True)
-class OnPairs(OneLayer):
+class OnPairs(SingleLayerAttack):
     """Needs and layer of an attack that judges pairs of updates."""
 
     game: ClassVar[str] = "match"

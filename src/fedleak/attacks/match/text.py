@@ -10,7 +10,7 @@ import torch
 from msgspec import Meta
 from torch.nn import functional
 
-from fedleak.attacks.deanonymize.single_layer import OneLayer
+from fedleak.attacks.deanonymize.single_layer import SingleLayerAttack
 from fedleak.attacks.features import layer_name, unit
 from fedleak.attacks.match.embedding import hashed, sentence
 from fedleak.attacks.match.pairs import PairDraw, PairNetwork, fit_pairs, labelled
@@ -27,7 +27,7 @@ __all__ = ["MatchText"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class MatchText(PairNetwork, OneLayer):
+class MatchText(PairNetwork, SingleLayerAttack):
     """One layer for updates, one for text, their L1 distance, one unit (Orekondy et al., 2020, Fig. 3c).
 
     A person's text is the mean of the sentences' vectors, as in the paper. It is then standardised over the people:

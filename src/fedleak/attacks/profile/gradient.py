@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from fedleak.attacks.features import layer_name, unit
 from fedleak.attacks.imitate import Imitation
-from fedleak.core import FloatArray, IntArray, Power, Sight, Task
+from fedleak.core import Capability, FloatArray, IntArray, Observation, Task
 from fedleak.errors import AttackError
 from fedleak.games.game import Questions
 from fedleak.games.profile import ProfileQuestions
@@ -34,8 +34,8 @@ class ProfileGradient:
     name: ClassVar[str] = "profile-gradient"
     summary: ClassVar[str] = "the server trains on public examples of the profile and looks for updates that pull alike"
     game: ClassVar[str] = "profile"
-    needs: ClassVar[Sight] = Sight.UPDATES | Sight.SNAPSHOTS
-    powers: ClassVar[Power] = Power.NONE
+    needs: ClassVar[Observation] = Observation.UPDATES | Observation.SNAPSHOTS
+    capabilities: ClassVar[Capability] = Capability.NONE
     tasks: ClassVar[tuple[Task, ...]] = tuple(Task)
 
     layer: Annotated[str, Meta(description="which layer of the update to look at; `last` is the output layer")] = "last"

@@ -10,8 +10,8 @@ from msgspec import Meta
 
 from fedleak.attacks.reconstruct.representatives import Inversion
 from fedleak.attacks.reconstruct.victim_context import Scene
-from fedleak.core import Power, Sight, Task
-from fedleak.games.game import Claims, Questions
+from fedleak.core import Capability, Observation, Task
+from fedleak.games.game import Predictions, Questions
 from fedleak.trace.prior import Prior
 from fedleak.views.view import View
 
@@ -30,13 +30,13 @@ class Representatives(Inversion):
         "Looks for pictures that would have taught the model just what the device's message taught it."
     )
     game: ClassVar[str] = "reconstruct"
-    needs: ClassVar[Sight] = Sight.SNAPSHOTS | Sight.UPDATES | Sight.LINKS
-    powers: ClassVar[Power] = Power.NONE
+    needs: ClassVar[Observation] = Observation.SNAPSHOTS | Observation.UPDATES | Observation.LINKS
+    capabilities: ClassVar[Capability] = Capability.NONE
     tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY,)
 
     rounds: Annotated[int, Meta(ge=1, description="first rounds of the victim that are looked at")] = 4
 
-    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Claims:
+    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Predictions:
         """Pictures of every class in every round; repeated where more are asked for."""
         scene = Scene(view, questions)
         claims = np.empty((len(questions), scene.questions.samples, *scene.shape), dtype=np.float32)

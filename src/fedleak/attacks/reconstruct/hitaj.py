@@ -8,10 +8,10 @@ from typing import ClassVar
 import numpy as np
 
 from fedleak.attacks.shadow import model_of
-from fedleak.core import Power, Sight, Task
+from fedleak.core import Capability, Observation, Task
 from fedleak.errors import AttackError
 from fedleak.federation.gan_client import ClassGan
-from fedleak.games.game import Claims, Questions
+from fedleak.games.game import Predictions, Questions
 from fedleak.games.reconstruct import PictureQuestions
 from fedleak.plan.configure import configure
 from fedleak.plan.plan import JoinPlan
@@ -34,11 +34,11 @@ class HitajGan:
         "Takes part in the training with false examples, and learns to draw what the shared model takes for each class."
     )
     game: ClassVar[str] = "reconstruct"
-    needs: ClassVar[Sight] = Sight.SNAPSHOTS
-    powers: ClassVar[Power] = Power.JOIN
+    needs: ClassVar[Observation] = Observation.SNAPSHOTS
+    capabilities: ClassVar[Capability] = Capability.JOIN
     tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY,)
 
-    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Claims:
+    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Predictions:
         """Train the generator once more, and draw."""
         assert isinstance(questions, PictureQuestions)
         told = dict(view.joined)

@@ -11,9 +11,9 @@ import torch.nn.functional as F
 from msgspec import Meta
 
 from fedleak.attacks.reconstruct.victim_context import Scene, turns
-from fedleak.core import Power, Sight, Task
+from fedleak.core import Capability, Observation, Task
 from fedleak.federation.engines.embedded import one_thread, tensors
-from fedleak.games.game import Claims, Questions
+from fedleak.games.game import Predictions, Questions
 from fedleak.trace.prior import Prior
 from fedleak.views.view import View
 
@@ -34,8 +34,8 @@ class ModelInversion:
         "Changes the mean picture of a class, as others have it, until the device's model is surest of the class."
     )
     game: ClassVar[str] = "reconstruct"
-    needs: ClassVar[Sight] = Sight.SNAPSHOTS | Sight.UPDATES | Sight.LINKS
-    powers: ClassVar[Power] = Power.NONE
+    needs: ClassVar[Observation] = Observation.SNAPSHOTS | Observation.UPDATES | Observation.LINKS
+    capabilities: ClassVar[Capability] = Capability.NONE
     tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY,)
 
     steps: Annotated[int, Meta(ge=1, description="steps of the ascent")] = 40
@@ -43,7 +43,7 @@ class ModelInversion:
     noise: Annotated[float, Meta(ge=0, description="on the picture that the ascent starts from")] = 0.1
     smooth: Annotated[float, Meta(ge=0, description="weight of the total variation, in place of a denoiser")] = 1e-3
 
-    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Claims:
+    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Predictions:
         """All pictures of a victim at once."""
         scene = Scene(view, questions)
         auxiliary = scene.questions.auxiliary

@@ -15,7 +15,7 @@ from fedleak.attacks.link.cosine import LinkCosine, LinkRepresentativesCosine
 from fedleak.attacks.reconstruct.prior import MganPrior
 from fedleak.attacks.reconstruct.victim_context import Scene
 from fedleak.attacks.shadow import model_of
-from fedleak.core import IntArray, Sight
+from fedleak.core import IntArray, Observation
 from fedleak.games.game import Questions
 from fedleak.views.view import View
 
@@ -34,7 +34,7 @@ class MganLinked(MganPrior):
     summary: ClassVar[str] = (
         "Finds out which nameless messages come from one device, and then draws that device's pictures."
     )
-    needs: ClassVar[Sight] = Sight.SNAPSHOTS | Sight.UPDATES
+    needs: ClassVar[Observation] = Observation.SNAPSHOTS | Observation.UPDATES
 
     by: Annotated[
         Literal["updates", "representatives"], Meta(description="what of two rounds is compared to link them")

@@ -11,10 +11,10 @@ from msgspec import Meta
 from fedleak.attacks.reconstruct.mgan import Loop, reconstruct
 from fedleak.attacks.reconstruct.representatives import Inversion
 from fedleak.attacks.reconstruct.victim_context import Portraits, Scene, spread
-from fedleak.core import Power, Sight, Task
+from fedleak.core import Capability, Observation, Task
 from fedleak.errors import AttackError
 from fedleak.federation.generator import Generator
-from fedleak.games.game import Claims, Questions
+from fedleak.games.game import Predictions, Questions
 from fedleak.trace.prior import Prior
 from fedleak.views.view import View
 
@@ -38,8 +38,8 @@ class MganPassive(Loop):
         "device's rather than others'."
     )
     game: ClassVar[str] = "reconstruct"
-    needs: ClassVar[Sight] = Sight.SNAPSHOTS | Sight.UPDATES | Sight.LINKS
-    powers: ClassVar[Power] = Power.NONE
+    needs: ClassVar[Observation] = Observation.SNAPSHOTS | Observation.UPDATES | Observation.LINKS
+    capabilities: ClassVar[Capability] = Capability.NONE
     tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY,)
 
     steps: Annotated[
@@ -60,7 +60,7 @@ class MganPassive(Loop):
     ] = 6
     iterations: Annotated[int, Meta(ge=1, description="steps of the search for representatives")] = 30
 
-    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Claims:
+    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Predictions:
         """A generator for every victim."""
         scene = Scene(view, questions)
         rounds = {victim: spread(scene.rounds(victim), self.rounds) for victim in scene.victims}
@@ -70,7 +70,7 @@ class MganPassive(Loop):
 
     def _drawn(
         self, scene: Scene, rounds: dict[int, list[int]], portraits: Portraits | None, rng: np.random.Generator
-    ) -> Claims:
+    ) -> Predictions:
         given = scene.questions
         claims = np.empty((len(given), given.samples, *scene.shape), dtype=np.float32)
         for place, victim in enumerate(scene.victims):
@@ -92,9 +92,9 @@ class MganActive(MganPassive):
     summary: ClassVar[str] = (
         "Gives the device a model that only its own data reaches, and trains a generator against that model."
     )
-    powers: ClassVar[Power] = Power.ISOLATE
+    capabilities: ClassVar[Capability] = Capability.ISOLATE
 
-    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Claims:
+    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Predictions:
         """Only for victims that are isolated."""
         scene = Scene(view, questions)
         if not set(scene.victims) <= view.isolated:

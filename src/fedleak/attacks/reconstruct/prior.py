@@ -12,8 +12,8 @@ from fedleak.attacks.reconstruct.decoder import Mapped, learnt
 from fedleak.attacks.reconstruct.mgan import Loop, reconstruct
 from fedleak.attacks.reconstruct.representatives import Inversion
 from fedleak.attacks.reconstruct.victim_context import Scene, spread
-from fedleak.core import Power, Sight, Task
-from fedleak.games.game import Claims, Questions
+from fedleak.core import Capability, Observation, Task
+from fedleak.games.game import Predictions, Questions
 from fedleak.trace.prior import Prior
 from fedleak.views.view import View
 
@@ -37,8 +37,8 @@ class MganPrior(Loop):
         "from other devices' (a quicker variant of mGAN-AI)."
     )
     game: ClassVar[str] = "reconstruct"
-    needs: ClassVar[Sight] = Sight.SNAPSHOTS | Sight.UPDATES | Sight.LINKS
-    powers: ClassVar[Power] = Power.NONE
+    needs: ClassVar[Observation] = Observation.SNAPSHOTS | Observation.UPDATES | Observation.LINKS
+    capabilities: ClassVar[Capability] = Capability.NONE
     tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY,)
 
     identity: Annotated[bool, Meta(description="train with the task of identity; false: the ablation")] = True
@@ -56,7 +56,7 @@ class MganPrior(Loop):
         """The run, with the links that this adversary sees."""
         return Scene(view, questions)
 
-    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Claims:
+    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Predictions:
         """One decoder for all, one mapper for each victim."""
         scene = self.scene(view, questions)
         given = scene.questions

@@ -23,7 +23,7 @@ from fedleak.errors import AttackError
 from fedleak.federation.engines.embedded import one_thread, tensors
 from fedleak.federation.model import Model, Tensors
 
-__all__ = ["Inversion", "Found", "representatives"]
+__all__ = ["Inversion", "RepresentativeSet", "representatives"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ class Inversion:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RepresentativeSet:
     """The representatives of some clients."""
 
     images: FloatArray  # (clients, places, *shape); 0 at places that a client does not need
@@ -84,7 +84,7 @@ def representatives(
     lr: float | None = None,
     labels: IntArray | None = None,
     start: FloatArray | None = None,
-) -> Found:
+) -> RepresentativeSet:
     """Find images for all clients of a round together; `updates` has a row for each.
 
     How many steps a client made depends on how much data it has, which an anonymous sender does not tell. So gamma of
@@ -99,7 +99,7 @@ def representatives(
         rng: for the noise that the search starts from.
         lr: of the clients' local steps; needed to unroll them.
         labels: (clients, places), -1 where there is none; read from the last bias if absent.
-        start: images (clients, classes, *shape) to start from, as `Found.by_class` gives of an earlier round.
+        start: images (clients, classes, *shape) to start from, as `by_class` gives of an earlier round.
     """
     wanted = _rows(model, updates)
     norms = _sum(rows.flatten(1).square().sum(1) for rows in wanted.values()).sqrt()
@@ -131,7 +131,7 @@ def representatives(
             best = adam(problem, first, settings.iterations, settings.step)
         error = problem.errors(best.view(*labels.shape, *shape)).detach()
     used = (labels >= 0).reshape(*labels.shape, *[1] * len(shape))
-    return Found(
+    return RepresentativeSet(
         images=np.where(used, best.numpy().reshape(*labels.shape, *shape), np.float32(0)),
         labels=labels,
         weights=shares,

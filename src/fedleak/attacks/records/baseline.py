@@ -8,8 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from fedleak.attacks.records.candidate_search import Searching, named
-from fedleak.core import Sight
-from fedleak.games.game import Claims, Questions
+from fedleak.core import Observation
+from fedleak.games.game import Predictions, Questions
 from fedleak.trace.prior import Prior
 from fedleak.views.view import View
 
@@ -26,9 +26,9 @@ class ExposureBaseline(Searching):
 
     name: ClassVar[str] = "exposure-baseline"
     summary: ClassVar[str] = "Names the records that the final model finds likeliest, the same ones for everybody."
-    needs: ClassVar[Sight] = Sight.SNAPSHOTS
+    needs: ClassVar[Observation] = Observation.SNAPSHOTS
 
-    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Claims:
+    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Predictions:
         """Rank by exposure under the last snapshot."""
         found = self.search(view, questions, [view.rounds])
         order = np.argsort(-found.exposure[-1], kind="stable")

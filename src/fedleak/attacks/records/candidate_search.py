@@ -19,16 +19,16 @@ from msgspec import Meta
 from fedleak.attacks.records.exposure_history import language
 from fedleak.attacks.records.format_search import Space, likeliest
 from fedleak.attacks.records.scoring import Scores, exposures, log_probabilities
-from fedleak.core import IntArray, Params, Power, Task
+from fedleak.core import Capability, IntArray, Params, Task
 from fedleak.games.extract import RecordQuestions
 from fedleak.games.game import Questions
 from fedleak.views.view import View
 
-__all__ = ["Searching", "Found", "spread", "named", "presence"]
+__all__ = ["Searching", "Candidates", "spread", "named", "presence"]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Candidates:
     """Candidates, and how exposed each of them was in some rounds."""
 
     records: tuple[str, ...]
@@ -50,10 +50,10 @@ class Searching:
 
     name: ClassVar[str]
     game: ClassVar[str] = "extract"
-    powers: ClassVar[Power] = Power.NONE
+    capabilities: ClassVar[Capability] = Capability.NONE
     tasks: ClassVar[tuple[Task, ...]] = (Task.NEXT_TOKEN,)
 
-    def search(self, view: View, questions: Questions, rounds: Sequence[int]) -> Found:
+    def search(self, view: View, questions: Questions, rounds: Sequence[int]) -> Candidates:
         """Find candidates, unless they are handed out, and score them under the snapshots of these rounds."""
         assert isinstance(questions, RecordQuestions)
         reader = language(view, questions.records.characters, questions.records.context)
@@ -62,7 +62,7 @@ class Searching:
         # A dictionary for a set that keeps its order.
         records = questions.listed or tuple(dict.fromkeys(record for found in yields for record in found))
         logs = log_probabilities(reader, (view.snapshot(n) for n in rounds), records, view.workers)
-        return Found(records, exposures(logs, records))
+        return Candidates(records, exposures(logs, records))
 
     def under(self, space: Space, snapshot: Params) -> tuple[str, ...]:
         """What a search of one snapshot yields."""

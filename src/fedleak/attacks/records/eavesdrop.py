@@ -8,11 +8,11 @@ from typing import ClassVar
 import numpy as np
 from scipy.stats import rankdata
 
-from fedleak.attacks.records.candidate_search import Found, Searching, named, presence
+from fedleak.attacks.records.candidate_search import Candidates, Searching, named, presence
 from fedleak.attacks.records.scoring import Scores
-from fedleak.core import IntArray, Sight
+from fedleak.core import IntArray, Observation
 from fedleak.games.extract import RecordQuestions
-from fedleak.games.game import Claims, Questions
+from fedleak.games.game import Predictions, Questions
 from fedleak.trace.prior import Prior
 from fedleak.views.view import View
 
@@ -27,11 +27,11 @@ class Correlating(Searching):
         """What is seen of each device in each round: (rounds, devices)."""
         raise NotImplementedError
 
-    def followed(self, view: View, questions: RecordQuestions) -> Found:
+    def followed(self, view: View, questions: RecordQuestions) -> Candidates:
         """Candidates, and how exposed they were after every round, from round 0 on."""
         return self.search(view, questions, range(view.rounds + 1))
 
-    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Claims:
+    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Predictions:
         """Rank by the sum of two ranks: of the correlation with the device's signal, and of the final exposure."""
         assert isinstance(questions, RecordQuestions)
         signals = self.signals(view, questions)
@@ -50,7 +50,7 @@ class Eavesdrop(Correlating):
     summary: ClassVar[str] = (
         "Names for each device the records that the model learns when that device takes part, and forgets otherwise."
     )
-    needs: ClassVar[Sight] = Sight.SNAPSHOTS | Sight.SELECTION
+    needs: ClassVar[Observation] = Observation.SNAPSHOTS | Observation.SELECTION
 
     def signals(self, view: View, questions: RecordQuestions) -> IntArray:
         """Whether the device took part."""

@@ -23,7 +23,7 @@ from fedleak.attacks.records.scoring import Scores
 from fedleak.core import IntArray, Params
 from fedleak.population.secret_formats import Format
 
-__all__ = ["Space", "Found", "Counted", "likeliest", "count_above"]
+__all__ = ["Space", "BestRecords", "Counted", "likeliest", "count_above"]
 
 _SLACK = 1e-4  # nats: a record's probability varies in the last digits with what else is read beside it
 
@@ -45,7 +45,7 @@ class Space:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class BestRecords:
     """The likeliest records under one snapshot, best first."""
 
     records: tuple[str, ...]
@@ -71,7 +71,7 @@ class _Swept:
     read: int
 
 
-def likeliest(space: Space, snapshot: Params, k: int, *, width: int = 512, limit: int = 20_000) -> Found:
+def likeliest(space: Space, snapshot: Params, k: int, *, width: int = 512, limit: int = 20_000) -> BestRecords:
     """Find the k likeliest records of a format.
 
     First with a beam of `width` beginnings, which nearly always finds them; then again with everything that is likely
@@ -87,7 +87,7 @@ def likeliest(space: Space, snapshot: Params, k: int, *, width: int = 512, limit
             read += swept.read
     best = np.argsort(-swept.logs, kind="stable")[:k]
     logs = swept.logs[best]
-    return Found(
+    return BestRecords(
         records=tuple(space.language.decode(swept.paths[best])),
         logs=logs,
         exact=bool(swept.lost <= _kth(logs, k)),

@@ -21,9 +21,9 @@ from fedleak.attacks.records.candidate_search import Searching, named, presence
 from fedleak.attacks.records.eavesdrop import spearman
 from fedleak.attacks.records.exposure_history import language
 from fedleak.attacks.records.scoring import Scores, log_probabilities
-from fedleak.core import Sight
+from fedleak.core import Observation
 from fedleak.games.extract import RecordQuestions
-from fedleak.games.game import Claims, Questions
+from fedleak.games.game import Predictions, Questions
 from fedleak.trace.prior import Prior
 from fedleak.views.view import View
 
@@ -56,9 +56,9 @@ class EavesdropStrong(Searching):
         "Searches for each device's record by what the model learns when that device takes part, and names the records "
         "that go best with its presence and are likeliest."
     )
-    needs: ClassVar[Sight] = Sight.SNAPSHOTS | Sight.SELECTION
+    needs: ClassVar[Observation] = Observation.SNAPSHOTS | Observation.SELECTION
 
-    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Claims:
+    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Predictions:
         """Rank by correlation and likelihood together."""
         assert isinstance(questions, RecordQuestions)
         found = self.search(view, questions, range(view.rounds + 1))

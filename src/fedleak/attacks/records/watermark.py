@@ -11,11 +11,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedleak.attacks.records.candidate_search import Found
+from fedleak.attacks.records.candidate_search import Candidates
 from fedleak.attacks.records.eavesdrop import Correlating
 from fedleak.attacks.records.exposure_history import followed
 from fedleak.attacks.records.scoring import Scores
-from fedleak.core import Power, Sight
+from fedleak.core import Capability, Observation
 from fedleak.errors import AttackError
 from fedleak.games.extract import RecordQuestions
 from fedleak.views.view import View
@@ -32,18 +32,18 @@ class Watermark(Correlating):
         "Names for each device the records that the model learns and forgets in the same rounds as a record that the "
         "attacker placed there."
     )
-    needs: ClassVar[Sight] = Sight.SNAPSHOTS
-    powers: ClassVar[Power] = Power.INJECT
+    needs: ClassVar[Observation] = Observation.SNAPSHOTS
+    capabilities: ClassVar[Capability] = Capability.INJECT
 
     def signals(self, view: View, questions: RecordQuestions) -> Scores:
         """How the exposure of the device's watermark changed."""
         return np.diff(watermarks(view, questions), axis=0)
 
-    def followed(self, view: View, questions: RecordQuestions) -> Found:
+    def followed(self, view: View, questions: RecordQuestions) -> Candidates:
         """Leave out its own records, the only ones of which it knows that they are nobody's secret."""
         found, own = super().followed(view, questions), set(view.injected.values())
         foreign = [place for place, record in enumerate(found.records) if record not in own]
-        return Found(tuple(found.records[place] for place in foreign), found.exposure[:, foreign])
+        return Candidates(tuple(found.records[place] for place in foreign), found.exposure[:, foreign])
 
 
 def watermarks(view: View, questions: RecordQuestions) -> Scores:

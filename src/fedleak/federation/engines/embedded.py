@@ -22,7 +22,7 @@ from fedleak.federation.engines.examples import weighted
 from fedleak.federation.engines.optim import Adam, Sgd, clip
 from fedleak.federation.hooks import Defence, Loss
 from fedleak.federation.loss import inputs, total
-from fedleak.federation.model import Model, Stochastic, Tensors, Touches
+from fedleak.federation.model import ActivationHooks, Model, Stochastic, Tensors
 from fedleak.plan.plan import FederationPlan
 
 __all__ = ["Embedded", "Rngs", "one_thread", "tensors"]
@@ -184,7 +184,7 @@ class Embedded:
     ) -> torch.Tensor:
         """The sum of the clients' mean losses, as the defences change it; without generators for them, they do not."""
 
-        def plain(touches: Touches) -> torch.Tensor:
+        def plain(touches: ActivationHooks) -> torch.Tensor:
             seen = inputs(self.task, x)
             if isinstance(self.model, Stochastic):
                 outputs = self.model.train_forward(weights, seen, rngs, touches)

@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from fedleak.core import Layer, Layout, Params, Task
 from fedleak.errors import DataError
-from fedleak.federation.model import Input, Model, Signature, Tensors, Touches
+from fedleak.federation.model import ActivationHooks, Input, Model, Signature, Tensors
 from fedleak.federation.models.incremental import Reader, State
 from fedleak.federation.models.lstm import lstm, lstm_layer
 from fedleak.federation.models.parts import check_task, draw, linear, linear_layer, together, touch
@@ -64,7 +64,11 @@ class _CharLm:
         return self.train_forward(weights, x, ())
 
     def train_forward(
-        self, weights: Tensors, x: torch.Tensor, rngs: Sequence[np.random.Generator], touches: Touches | None = None
+        self,
+        weights: Tensors,
+        x: torch.Tensor,
+        rngs: Sequence[np.random.Generator],
+        touches: ActivationHooks | None = None,
     ) -> torch.Tensor:
         clients, batch, length = x.shape
         h = touch(touches, "embedding", lookup(weights["embedding.weight"], x.transpose(1, 2)))

@@ -10,7 +10,7 @@ import torch
 
 from fedleak.core import FloatArray, Layer, Layout, Params
 from fedleak.errors import PlanError
-from fedleak.federation.model import Architecture, Signature, Tensors, Touches
+from fedleak.federation.model import ActivationHooks, Architecture, Signature, Tensors
 
 __all__ = ["linear_layer", "linear", "uniform", "draw", "together", "touch", "check_task"]
 
@@ -49,7 +49,7 @@ def together(layout: Layout, budget: int) -> int:
     return max(1, min(64, budget // sum(layer.size for layer in layout)))
 
 
-def touch(touches: Touches | None, place: str, values: torch.Tensor) -> torch.Tensor:
+def touch(touches: ActivationHooks | None, place: str, values: torch.Tensor) -> torch.Tensor:
     """Do at a place what is to be done there; values (clients, length, batch, size), as recurrent layers hand them on.
 
     It is done to (clients, batch, length, size), a view, so that it need not know which kind of model it is in.

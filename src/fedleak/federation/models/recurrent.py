@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from fedleak.core import Layer, Layout, Params, Task
 from fedleak.errors import DataError, PlanError
-from fedleak.federation.model import Input, Model, Signature, Tensors, Touches
+from fedleak.federation.model import ActivationHooks, Input, Model, Signature, Tensors
 from fedleak.federation.models.lstm import lstm, lstm_layer
 from fedleak.federation.models.parts import check_task, draw, linear, linear_layer, together, touch
 
@@ -82,7 +82,11 @@ class _Recurrent:
         return self.train_forward(weights, x, ())
 
     def train_forward(
-        self, weights: Tensors, x: torch.Tensor, rngs: Sequence[np.random.Generator], touches: Touches | None = None
+        self,
+        weights: Tensors,
+        x: torch.Tensor,
+        rngs: Sequence[np.random.Generator],
+        touches: ActivationHooks | None = None,
     ) -> torch.Tensor:
         clients, batch, length = x.shape
         table = weights["embedding.weight"]

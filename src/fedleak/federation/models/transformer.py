@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from fedleak.core import FloatArray, Layer, Layout, Params, Task
 from fedleak.errors import PlanError
-from fedleak.federation.model import Input, Model, Signature, Tensors, Touches
+from fedleak.federation.model import ActivationHooks, Input, Model, Signature, Tensors
 from fedleak.federation.models.char_lm import drop, lookup
 from fedleak.federation.models.incremental import Reader, State
 from fedleak.federation.models.parts import check_task, linear_layer, together, uniform
@@ -97,7 +97,11 @@ class _Transformer:
         return self.train_forward(weights, x, ())
 
     def train_forward(
-        self, weights: Tensors, x: torch.Tensor, rngs: Sequence[np.random.Generator], touches: Touches | None = None
+        self,
+        weights: Tensors,
+        x: torch.Tensor,
+        rngs: Sequence[np.random.Generator],
+        touches: ActivationHooks | None = None,
     ) -> torch.Tensor:
         clients, batch, length = x.shape
         heads = self.settings.heads
