@@ -7,9 +7,12 @@ import multiprocessing.queues
 import os
 import queue
 import signal
-from collections.abc import Callable, Sequence
+import sys
+import types
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -59,7 +62,8 @@ def run_jobs(
     ticks = context.Queue()
     pool = ProcessPoolExecutor(min(processes, len(jobs)), mp_context=context, initializer=enter, initargs=(ticks,))
     try:
-        places = {pool.submit(work, job, arguments): place for place, (job, arguments) in enumerate(jobs)}
+        with without_main():  # all workers are started here
+            places = {pool.submit(work, job, arguments): place for place, (job, arguments) in enumerate(jobs)}
         pending: set[Future[None]] = set(places)
         while pending:
             done, pending = wait(pending, timeout=0.2, return_when=FIRST_EXCEPTION)
@@ -79,6 +83,21 @@ def run_jobs(
         drain(ticks, tick)
         ticks.close()
     return failed
+
+
+@contextmanager
+def without_main() -> Iterator[None]:
+    """Start processes that do not import the caller's main module.
+
+    Jobs are functions of Fedleak with plain data, so nothing of it is needed; and a script without a guard against that
+    would start over in every worker.
+    """
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 def stop(pool: ProcessPoolExecutor) -> None:

@@ -160,8 +160,8 @@ _CONTROLS = {
     "fresh-data": "The same audit of a federation in which everybody's examples are dealt out again before every "
     "round, so that no client repeats anything by which it could be known again.",
     "decoys": "The same claims, marked against records that look like secrets and that nobody holds.",
-    "shuffled-selection": "The same attacks, told in the wrong order which devices took part, so that it has nothing to "
-    "do with what the model learnt.",
+    "shuffled-selection": "The same attacks, told in the wrong order which devices took part, so that it has nothing "
+    "to do with what the model learnt.",
     "swapped-secrets": "The same claims, each device's marked against the secret of another device's owner. Chance is "
     "higher than elsewhere: when these are mixed once more, some come back to where they belong.",
 }

@@ -193,7 +193,7 @@ def control_held(scene: GameSummary) -> tuple[bool | None, str]:
             "No control was run, so this audit cannot tell what people's data gives away from what the set-up "
             "itself gives away."
         )
-    off = [score for score in scores if departure(score)]
+    off = [(score, direction) for score in scores if (direction := departure(score, len(scores)))]
     kinds = {run.control for run in scene.controls}
     where = "where nobody's data has anything personal in it" if kinds == {"iid"} else "where there is nothing to find"
     if not off:
@@ -210,12 +210,12 @@ def control_held(scene: GameSummary) -> tuple[bool | None, str]:
             f"comes from {cause}."
         )
     names = ", ".join(
-        f"{score.attack} ({format_value(score.value)}, {departure(score)} chance {format_value(score.chance)})"
-        for score in off
+        f"{score.attack} ({format_value(score.value)}, {direction} chance {format_value(score.chance)})"
+        for score, direction in off
     )
     return False, (
-        f"The control is off: {where}, {len(off)} of {len(scores)} scores depart from chance: {names}. "
-        "The set-up itself moves the scores; do not rely on any of them before this is mended."
+        f"The control is off: {where}, {len(off)} of {len(scores)} scores depart from chance: {names}. If other seeds "
+        "show it too, the set-up itself moves the scores, and none of them can be relied on."
     )
 
 

@@ -9,21 +9,28 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from scipy import stats
+
 from fedleak.core import format_interval, format_value
 from fedleak.score.result import Finding, Score
 
 __all__ = ["departure", "null_scores", "warnings"]
 
+_LEVEL = 0.05  # how often a sound set-up may seem off; chance_low and chance_high are the ends of the middle 95%
 
-def departure(score: Score) -> Literal["above", "below"] | None:
-    """In which direction a score of a control departs from chance, if it does.
 
-    Both must say so: the interval, which resamples users, and the permutation of identities. Either alone departs
-    more often than its level says where users are few, because averages over ranks are skewed.
+def departure(score: Score, tests: int = 1) -> Literal["above", "below"] | None:
+    """In which direction a score of a control departs from chance, if it does, as one of so many `tests`.
+
+    Both must say so: the interval, which resamples users, and the permutation of identities, corrected for the number
+    of tests (Bonferroni; the tail of the permutations is taken for a normal one). Either alone departs more often than
+    its level says where users are few, because averages over ranks are skewed.
     """
-    if score.low > score.chance and score.value > score.chance_high:
+    limit = float(stats.norm.isf(_LEVEL / 2 / max(1, tests))) / float(stats.norm.isf(_LEVEL / 2))
+    if score.low > score.chance and score.value - score.chance > limit * (score.chance_high - score.chance):
         return "above"
-    if score.high < score.chance and (score.chance_low is None or score.value < score.chance_low):
+    lowest = score.chance if score.chance_low is None else score.chance_low
+    if score.high < score.chance and score.chance - score.value > limit * (score.chance - lowest):
         return "below"
     return None
 
@@ -44,7 +51,7 @@ def warnings(scores: Sequence[Score], controls: Mapping[str, Sequence[str]], fin
     for adversary, game in dict.fromkeys((score.adversary, score.game) for score in nulls):
         here = [score for score in nulls if (score.adversary, score.game) == (adversary, game)]
         for direction in ("above", "below"):
-            off = [score for score in here if departure(score) == direction]
+            off = [score for score in here if departure(score, len(here)) == direction]
             if not off:
                 continue
             names = ", ".join(
@@ -59,6 +66,7 @@ def warnings(scores: Sequence[Score], controls: Mapping[str, Sequence[str]], fin
             )
             told.append(
                 f"The control is off ({adversary}, {game}): where there is nothing to find, {len(off)} of {len(here)} "
-                f"scores are {direction} chance: {names}. {means} Do not rely on the verdicts below."
+                f"scores are {direction} chance: {names}. {means} By accident this happens in one of twenty audits: "
+                "repeat it with other seeds. If it persists, do not rely on the verdicts below."
             )
     return told

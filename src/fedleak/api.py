@@ -1,0 +1,224 @@
+"""The Python interface: what `import fedleak` offers.
+
+import fedleak
+
+result = fedleak.audit("demo")
+for score in result.scores:
+print(score.attack, score.verdict)
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedleak import registry
+from fedleak.analyses.analysis import analyse, check
+from fedleak.attacks.attack import Attack
+from fedleak.errors import AttackError, FedleakError
+from fedleak.pipeline import stages
+from fedleak.pipeline.attack_runner import play
+from fedleak.pipeline.runs import Run, Variant
+from fedleak.pipeline.stages import Progress
+from fedleak.plan.plan import Plan
+from fedleak.plan.read import parse, read
+from fedleak.plan.shipped import find
+from fedleak.report import html as page
+from fedleak.report import results_file
+from fedleak.score.result import Audit, Score
+from fedleak.score.score import applies, measure, verdict
+from fedleak.trace.reader import Trace
+from fedleak.views.adversaries import Adversary, everyone
+from fedleak.views.view import View
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["Result", "RecordedRun", "audit", "evaluate", "load", "open_trace"]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The result of an audit. In a notebook it shows itself as the report."""
+
+    audit: Audit
+    folder: Path
+
+    @property
+    def scores(self) -> list[Score]:
+        """Every score, with its interval and its chance level."""
+        return self.audit.scores
+
+    @property
+    def warnings(self) -> list[str]:
+        """What must be read before any verdict; empty if nothing must."""
+        return self.audit.warnings
+
+    def to_frame(self) -> pandas.DataFrame:
+        """The scores as a pandas DataFrame, one row each (extra `frames`)."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise FedleakError("to_frame needs pandas: pip install 'fedleak[frames]'") from error
+        columns = [name for name in Score.__struct_fields__ if name != "utility"]
+        rows = [{name: getattr(score, name) for name in columns} for score in self.scores]
+        utility = [None if score.utility is None else score.utility.value for score in self.scores]
+        return pandas.DataFrame(rows, columns=columns).assign(utility=utility)
+
+    def _repr_html_(self) -> str:
+        """The report in a frame of its own, so that neither page's style reaches the other."""
+        inner = html.escape(page.render(self.audit), quote=True)
+        return f'<iframe srcdoc="{inner}" style="width: 100%; height: 45rem; border: 0" sandbox></iframe>'
+
+
+class _Silent:
+    """Progress that nobody watches."""
+
+    def stage(self, text: str, units: float) -> None:
+        pass
+
+    def tick(self, units: float) -> None:
+        pass
+
+
+def audit(
+    plan: str | Path | Mapping[str, Any] | Plan,
+    out: str | Path | None = None,
+    *,
+    full: bool = False,
+    jobs: int | None = None,
+    progress: Progress | None = None,
+) -> Result:
+    """Train, attack, score and report everything that a plan asks for; rerun to resume.
+
+    Args:
+        plan: the path of a TOML file, the name of a shipped plan, a dict with the keys of such a file, or a Plan.
+        out: the output folder; by default `fedleak-NAME` in the current one.
+        full: run the plan's [full] setting; only for files and shipped plans.
+        jobs: processes at a time; one for each core by default.
+        progress: told about each stage and what is done of it.
+    """
+    chosen, name = _plan(plan, full)
+    check(chosen)
+    folder = Path(out) if out is not None else Path(f"fedleak-{name}")
+    watched = progress or _Silent()
+    found = stages.audit(chosen, folder, watched, jobs)
+    for look in chosen.analyses:
+        analyse(look, chosen, folder, watched, jobs)
+    return Result(results_file.read(folder) if chosen.analyses else found, folder)
+
+
+def load(folder: str | Path) -> Result:
+    """Read the result of an audit back from its output folder."""
+    return Result(results_file.read(Path(folder)), Path(folder))
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRun:
+    """One trained federation on disk: a folder with a trace, its truth and the adversary's prior."""
+
+    folder: Path
+    seed: int
+
+    @property
+    def trace(self) -> Trace:
+        """Everything that was recorded, whoever could see it; an attack gets a view."""
+        return Trace.open(self.folder / "trace")
+
+    def view(self, adversary: Adversary) -> View:
+        """What one adversary observes of the run, and nothing else."""
+        return View(self.folder / "trace", adversary)
+
+
+def open_trace(folder: str | Path) -> RecordedRun:
+    """Open a run of an audit, for instance `fedleak-demo/runs/plain/seed-0`."""
+    path = Path(folder)
+    Trace.open(path / "trace")  # refuse what is none before anybody relies on it
+    seed = re.fullmatch(r"seed-(\d+)", path.name)
+    return RecordedRun(path, int(seed.group(1)) if seed else 0)
+
+
+def evaluate(
+    attack: Attack,
+    trace: RecordedRun | str | Path,
+    game: Any = None,
+    adversary: Adversary | str | None = None,
+    *,
+    level: float = 0.95,
+    permutations: int = 200,
+) -> list[Score]:
+    """Play an attack on a recorded run and score it: one score for each metric of the game.
+
+    Args:
+        attack: an attack object, registered or not.
+        trace: what `open_trace` returned, or the folder of a run.
+        game: a game object or the name of a game; by default the attack's own.
+        adversary: who plays it; by default the one who observes least and can still play it.
+        level: of the intervals.
+        permutations: how often identities are permuted to find the chance level.
+    """
+    opened = trace if isinstance(trace, RecordedRun) else open_trace(trace)
+    name = attack.game if game is None else game
+    asked = registry.load("game", name)() if isinstance(name, str) else name
+    if asked.name != attack.game:
+        raise AttackError(f"attack '{attack.name}' answers the game '{attack.game}', not '{asked.name}'")
+    who = _adversary(attack, adversary)
+    run = Run(variant=Variant(), seed=opened.seed, folder=opened.folder, fingerprint="")
+    played = [play(run, attack, asked, who)]
+    scores = []
+    for metric in (*asked.metrics, *asked.distances):
+        if not applies(played, metric):
+            continue
+        found = measure(played, metric, level=level, permutations=permutations)
+        distance = metric in asked.distances
+        scores.append(
+            Score(
+                attack=attack.name,
+                adversary=who.name,
+                game=asked.name,
+                metric=metric,
+                value=found.value,
+                low=found.low,
+                high=found.high,
+                level=level,
+                chance=found.chance,
+                chance_high=found.chance_high,
+                chance_low=found.chance_low,
+                multiple=found.value / found.chance if found.chance > 0 else None,
+                n=found.n,
+                users=found.users,
+                options=found.options,
+                seeds=[opened.seed],
+                verdict=verdict(found, distance=distance),
+                headline=metric == asked.metrics[0],
+                distance=distance,
+            )
+        )
+    return scores
+
+
+def _plan(plan: str | Path | Mapping[str, Any] | Plan, full: bool) -> tuple[Plan, str]:
+    if isinstance(plan, Plan):
+        return plan, Path(plan.source).stem
+    if isinstance(plan, Mapping):
+        return parse("", "plan", plan), "audit"
+    path = find(str(plan))
+    return read(path, full=full), f"{path.stem}{'-full' if full else ''}"
+
+
+def _adversary(attack: Attack, adversary: Adversary | str | None) -> Adversary:
+    if isinstance(adversary, str):
+        named: Adversary = registry.load("adversary", adversary)
+        return _adversary(attack, named)
+    if adversary is None:
+        able = [one for one in everyone() if not one.missing(attack)]
+        if not able:
+            raise AttackError(f"attack '{attack.name}': no registered adversary can play it; name one of your own")
+        return min(able, key=lambda one: len(list(one.observations)))
+    if missing := adversary.missing(attack):
+        raise AttackError(f"attack '{attack.name}' needs {missing}, which adversary '{adversary.name}' lacks")
+    return adversary
