@@ -90,7 +90,7 @@ FULL_CASES: Mapping[str, str] = {
     + BIG
     + FEW
     + '[[game]]\nname = "attribute"\nattribute = "group"\n[[attack]]\nname = "attribute-mlp"\n'
-    '[[game]]\nname = "profile"\ntrait = "barred-seven"\nleast = 0.3\n[[attack]]\nname = "profile-gradient"\n',
+    '[[game]]\nname = "profile"\ntrait = "slanted"\nleast = 0.5\n[[attack]]\nname = "profile-gradient"\n',
     "writers-canvas": '[dataset]\nname = "writers-canvas"\n[population]\nusers = 20\n' + CNN + BIG + FEW,
     "blog": '[dataset]\nname = "blog"\nsentences = 100\nbackground = 4000\n[population]\nusers = 20\n'
     + LM
