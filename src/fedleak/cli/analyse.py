@@ -28,7 +28,7 @@ __all__ = ["command"]
 def command(
     name: str | None, plan: str | None, full: bool, out: Path | None, jobs: int | None, settings: tuple[str, ...]
 ) -> None:
-    """Ask NAME, one of the analyses, about the undefended federation of a PLAN, and add the answer to its report.
+    """Run analysis NAME on the undefended run of a PLAN, and add it to the report.
 
     Without NAME the analyses are listed. Settings are those of the PLAN, where it asks for the analysis itself, and
     what --set changes of them. What is not trained yet is trained; interrupted, the same command goes on where it

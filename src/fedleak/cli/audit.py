@@ -24,7 +24,7 @@ __all__ = ["command", "analysed", "conclude"]
 def command(plan: str, full: bool, out: Path | None, jobs: int | None) -> int:
     """Train the federations of a PLAN, attack them, score the attacks and write the report.
 
-    PLAN is a TOML file or the name of a shipped plan. Interrupted, the same command goes on where it stopped.
+    PLAN is a TOML file or the name of a shipped plan. Rerun the same command to resume.
 
     \b
     Examples:

@@ -19,7 +19,7 @@ __all__ = ["command"]
 @full_option
 @jobs_option
 def command(plan: str, full: bool, jobs: int | None) -> int:
-    """Look at what every defence of a PLAN changes of one round, and put the epsilon that it states to the test.
+    """Measure how each defence of a PLAN changes one round of updates, and test the epsilon that it states.
 
     Every device trains once, with each defence and without: is what leaves the device another update, and does it still
     point where the raw one does? Canaries, data made to stand out, then show how much is given away at least. Every

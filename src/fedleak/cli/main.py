@@ -33,7 +33,7 @@ Exit codes:
   1    an error, explained in one line
   2    wrong usage
   3    a leak's lower bound exceeds a limit of the plan (check-defence: a defence does nothing, or less than it states)
-  130  interrupted; the same command goes on where it stopped"""
+  130  interrupted; rerun the same command to resume"""
 
 
 class Verbs(click.Group):

@@ -36,7 +36,7 @@ def command(plan: str, grids: tuple[str, ...], full: bool, out: Path | None, job
     """Train and attack a PLAN under every defence and strength, and say what each buys and what it costs.
 
     In a plan, a list where [[defence]] expects one value stands for one defence each. A cell that fails stops no other;
-    interrupted, the same command goes on where it stopped, and tries again what failed.
+    rerun the same command to resume and to retry what failed.
 
     \b
     Examples:

@@ -65,7 +65,7 @@ class Defence:
     places: ClassVar[tuple[str, ...]] = ()  # of the model, at which it acts; a model without them is refused
     hides: ClassVar[Observation] = Observation.NONE  # what nobody sees any more of a run with this defence
     poisson: ClassVar[bool] = False  # batches are drawn example by example instead of dealt out
-    no_epsilon: ClassVar[str] = "it bounds nobody's influence on what is sent and adds no noise that is measured by it"
+    no_epsilon: ClassVar[str] = "it neither bounds sensitivity nor adds calibrated noise"
 
     def on_background(
         self, background: Examples, model: Model, settings: FederationPlan, rng: np.random.Generator

@@ -66,7 +66,7 @@ class Extract:
         int,
         Meta(
             ge=1,
-            description="the adversary has only every so-many-th snapshot, and the last; of the rounds between it "
+            description="the adversary has only every k-th snapshot, and the last; of the rounds between it "
             "still sees who took part in them",
         ),
     ] = 1

@@ -70,7 +70,7 @@ class GameInstance:
     shadow: IntArray  # (updates of the trace,): which of that prior's candidates an update stands for; -1: nobody's
     # Device -> the record that was placed in its data; for the view, which shows it only to who has the power.
     injected: Mapping[str, str] = field(default_factory=dict)
-    every: int = 1  # the adversary has only every so-many-th snapshot, and the last
+    every: int = 1  # the adversary has only every k-th snapshot, and the last
     everything: bool = False  # updates that are not asked about are seen too
 
     def look(self, trace_folder: Path, adversary: Adversary, **means: Any) -> tuple[View, Questions]:
@@ -105,7 +105,7 @@ class Game(Protocol):
     name: ClassVar[str]
     summary: ClassVar[str]  # the question in plain words
     metrics: ClassVar[tuple[str, ...]]  # shares; the first is the one that verdicts are about
-    distances: ClassVar[tuple[str, ...]]  # metrics that are none: the smaller, the more is given away
+    distances: ClassVar[tuple[str, ...]]  # lower-is-better metrics
     needs_prior: ClassVar[bool]  # whether the adversary must have data of people; if not, it must have none
     strongest: ClassVar[str | None]  # the attack without which no defence is recommended, if one is the strongest
 

@@ -40,7 +40,7 @@ class RunSummary:
     details: tuple[Detail, ...]
 
     def of(self, metric: str) -> tuple[Score, ...]:
-        """The scores of one metric: one per attack, and a second where it was also played by who knows the defence."""
+        """The scores of one metric: one per attack, and a second one for the defence-aware attacker."""
         return tuple(score for score in self.scores if score.metric == metric)
 
     def rows(self, attack: str, metric: str) -> list[Score]:

@@ -30,7 +30,7 @@ def asked(played: Sequence[AttackResult], metric: str) -> bool:
 def found_again(gap: int, played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
     """Share of the updates whose device has the highest claim among all updates so many rounds later.
 
-    Chance is one in as many as there are to choose from. Updates of devices that did not come back are not counted:
+    Chance is 1 / (number of candidates). Updates of devices that did not come back are not counted:
     there is nothing to find.
     """
     searches = [_search(one, gap) for one in played]

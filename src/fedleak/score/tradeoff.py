@@ -1,7 +1,7 @@
 """What a defence buys and costs: leakage in multiples of chance against utility in units of the undefended one.
 
 As Figure 12 of Orekondy et al. (2020) draws it. Every defence is judged by the strongest attack on it, and by the
-stronger of who knows of it and who does not.
+stronger of a defence-aware and a defence-unaware attacker.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Append rounds to a trace so that a run that is killed at any moment goes on where it stopped."""
+"""Append rounds to a trace so that a run can be killed at any moment and resumed."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class View:
         `injected` are the records that were placed in the data of devices; only an adversary with the power gets to
         see them. `shuffled` is for a control: which devices took part is told of the rounds in a wrong order, so that
         it has nothing to do with the snapshots any more, and each injected record is said to be at another device.
-        With `every` the adversary has only every so-many-th snapshot, and the last: a round of this view is then all
+        With `every` the adversary has only every k-th snapshot, and the last: a round of this view is then all
         that happened between two of them. `defences` are those of the run, for an adversary who knows of them.
         `memory` (MB) and `workers` (threads) are what an attack may use of the machine; claims must not depend on the
         number of workers. `tick` is told what `progress` is told.

@@ -1,4 +1,4 @@
-"""Look away from what varies within a person: within-class covariance normalisation.
+"""Whiten within-user variation: within-class covariance normalisation (WCCN).
 
 Speaker recognition compares recordings this way (WCCN; Hatch, Kajarekar and Stolcke, 2006): directions in which
 updates of one and the same person differ are shrunk, so that an angle counts what sets people apart.
@@ -41,7 +41,7 @@ class Variation:
     within: FloatArray  # covariance
 
     def whitening(self, shrink: float) -> Whitening:
-        """Look away from it; the less, the further it is drawn towards equal in all directions.
+        """Whiten it; the less, the further the covariance is shrunk towards equal in all directions.
 
         With fewer people than numbers the estimate alone would be singular, and noisy long before (Ledoit and Wolf,
         2004).
