@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,11 @@ SMALL_CASES: Mapping[str, str] = {
     'document = "post"\nvocabulary = 40\nlength = 8\n'
     '[model]\nname = "word-lm"\nembedding = 8\nhidden = 8\n' + SMALL + STRONG,
     "image-folder": '[dataset]\nname = "image-folder"\npath = "{data}/images"\nsize = 8\n' + MLP + SMALL + LABELS,
+    "pipa": '[dataset]\nname = "pipa"\nmin_photos = 4\nsize = 8\n' + MLP + SMALL + LABELS,
+    "pipa-chrono": '[dataset]\nname = "pipa"\nmin_photos = 4\nsize = 8\n[population]\nprior = "chrono"\n'
+    + MLP
+    + SMALL
+    + LABELS,
     "clients-link": '[dataset]\nname = "mnist-clients"\nsource = "digits"\nclients = 8\nexamples = 30\n\n'
     '[population]\nprior = "none"\n[model]\nname = "strided-cnn"\nchannels = [4, 8]\nstrides = [2, 1]\n'
     + SMALL.replace("rounds = 16", "rounds = 8")
@@ -171,7 +177,31 @@ def write(folder: Path) -> Path:
             place = folder / "images" / f"u{user}" / f"k{kind}" / f"{number}.png"
             place.parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray(picture).save(place)
+    _photographs(folder / "pipa", rng)
     return folder
+
+
+def _photographs(root: Path, rng: np.random.Generator) -> None:
+    """Photographs with several labels, in albums of one occasion each, as PIPA and Flickr give them."""
+    index, flickr, labels = [], [], ["photo,label"]
+    for owner in range(12):
+        for occasion in range(10):
+            album, chosen = 100 * owner + occasion, rng.random(4) < 0.5
+            for place in range(2):
+                number = 2 * album + place
+                image = (rng.integers(0, 60, (8, 8, 3)) + 60 * chosen[:3]).astype(np.uint8)
+                file = root / "train" / f"{album}_{number}.jpg"
+                file.parent.mkdir(parents=True, exist_ok=True)
+                Image.fromarray(image).save(file, quality=95)
+                index.append(f"{album} {number} 0 10 40 40 1 0")
+                taken = f"2010-{1 + occasion:02d}-01 1{place}:00:00"
+                about = {"id": str(number), "owner": {"nsid": f"o{owner}", "username": "x"}}
+                flickr.append(json.dumps({"photo": {**about, "dates": {"posted": "1", "taken": taken}}, "stat": "ok"}))
+                labels += [f"{number},thing{i}" for i in np.flatnonzero(chosen ^ (rng.random(4) < 0.1))]
+    (root / "annotations").mkdir()
+    (root / "annotations" / "index.txt").write_text("\n".join(index) + "\n")
+    (root / "flickr.jsonl").write_text("\n".join(flickr) + "\n")
+    (root / "labels.csv").write_text("\n".join(labels) + "\n")
 
 
 def hash_of(value: float) -> int:

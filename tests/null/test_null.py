@@ -20,7 +20,10 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", SMALL_CASES)
-def test_nothing_is_found_where_nothing_is_personal(name: str, data: Path, tmp_path: Path) -> None:
+def test_nothing_is_found_where_nothing_is_personal(
+    name: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FEDLEAK_DATA", str(data))
     print(shown(name, check_null(parse(text_of(SMALL_CASES[name], data), name), tmp_path)))
 
 
