@@ -30,7 +30,7 @@ from fedleak.plan.shipped import find
 from fedleak.report import html as page
 from fedleak.report import results_file
 from fedleak.score.result import Audit, Score
-from fedleak.score.score import applies, measure, verdict
+from fedleak.score.score import applies, as_score, measure
 from fedleak.trace.reader import Trace
 from fedleak.views.adversaries import Adversary, everyone
 from fedleak.views.view import View
@@ -169,36 +169,20 @@ def evaluate(
     who = _adversary(attack, adversary)
     run = Run(variant=Variant(), seed=opened.seed, folder=opened.folder, fingerprint="")
     played = [play(run, attack, asked, who)]
-    scores = []
-    for metric in (*asked.metrics, *asked.distances):
-        if not applies(played, metric):
-            continue
-        found = measure(played, metric, level=level, permutations=permutations)
-        distance = metric in asked.distances
-        scores.append(
-            Score(
-                attack=attack.name,
-                adversary=who.name,
-                game=asked.name,
-                metric=metric,
-                value=found.value,
-                low=found.low,
-                high=found.high,
-                level=level,
-                chance=found.chance,
-                chance_high=found.chance_high,
-                chance_low=found.chance_low,
-                multiple=found.value / found.chance if found.chance > 0 else None,
-                n=found.n,
-                users=found.users,
-                options=found.options,
-                seeds=[opened.seed],
-                verdict=verdict(found, distance=distance),
-                headline=metric == asked.metrics[0],
-                distance=distance,
-            )
+    return [
+        as_score(
+            measure(played, metric, level=level, permutations=permutations),
+            asked,
+            metric,
+            level,
+            [opened.seed],
+            attack=attack.name,
+            adversary=who.name,
+            game=asked.name,
         )
-    return scores
+        for metric in (*asked.metrics, *asked.distances)
+        if applies(played, metric)
+    ]
 
 
 def _plan(plan: str | Path | Mapping[str, Any] | Plan, full: bool) -> tuple[Plan, str]:

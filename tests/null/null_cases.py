@@ -116,7 +116,7 @@ FULL_CASES: Mapping[str, str] = {
     "faces-link": '[dataset]\nname = "faces"\nside = 32\n[population]\nprior = "none"\n'
     '[model]\nname = "strided-cnn"\nchannels = [8, 16]\nstrides = [2, 2]\n'
     "[federation]\nrounds = 20\nfraction = 1.0\nlr = 0.02\nbatch = 5\ncentralised = false\n"
-    '[[attack]]\nname = "link-cosine"\n[[attack]]\nname = "link-update"\n',
+    '[[attack]]\nname = "link-cosine"\n',
     "mnist-clients-link": '[dataset]\nname = "mnist-clients"\n[population]\nprior = "none"\n'
     '[model]\nname = "strided-cnn"\nchannels = [8, 16]\nstrides = [2, 2]\n'
     "[federation]\nrounds = 20\nfraction = 1.0\nlr = 0.02\nbatch = 10\ncentralised = false\n"

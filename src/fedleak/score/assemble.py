@@ -21,7 +21,7 @@ from fedleak.score.defence_results import Effect, Promise, Promised
 from fedleak.score.detail import detail
 from fedleak.score.reconstruction import quality
 from fedleak.score.result import Audit, Detail, Finding, Score, Threat, Untested, Utility
-from fedleak.score.score import AttackResult, Measured, applies, measure, verdict
+from fedleak.score.score import AttackResult, Measured, applies, as_score, measure
 from fedleak.score.tradeoff import Price, tradeoffs
 from fedleak.views.adversaries import Adversary
 from fedleak.views.adversaries import describe as describe
@@ -158,27 +158,16 @@ def score(
     """One metric of one attack on one run."""
     key = metric if game.name == "identify" else f"{game.name}.{metric}"
     limit = plan.limits.get(key) if run.deployed else None
-    return Score(
+    return as_score(
+        measured,
+        game,
+        metric,
+        plan.audit.level,
+        seeds,
         **labels,
-        metric=metric,
-        value=measured.value,
-        low=measured.low,
-        high=measured.high,
-        level=plan.audit.level,
-        chance=measured.chance,
-        chance_high=measured.chance_high,
-        chance_low=measured.chance_low,
-        multiple=measured.value / measured.chance if measured.chance > 0 else None,
-        n=measured.n,
-        users=measured.users,
-        options=measured.options,
-        seeds=seeds,
         utility=utility,
         limit=limit,
         exceeded=limit is not None and measured.low > limit,
-        verdict=verdict(measured, distance=metric in game.distances),
-        headline=metric == game.metrics[0],
-        distance=metric in game.distances,
     )
 
 

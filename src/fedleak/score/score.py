@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from fedleak.core import format_interval, format_value
 from fedleak.errors import AttackError, did_you_mean
 from fedleak.games.link import GAPS
 from fedleak.score import binary, identification, linking, reconstruction, records, traits
 from fedleak.score.attack_result import AttackResult, Measured
+from fedleak.score.result import Score
 
-__all__ = ["AttackResult", "Measured", "measure", "applies", "verdict"]
+__all__ = ["AttackResult", "Measured", "measure", "applies", "as_score", "verdict"]
 
 
 class Metric(Protocol):
@@ -93,3 +94,27 @@ def verdict(measured: Measured, *, distance: bool = False) -> str:
     if m.high < m.chance if distance else m.low > m.chance:
         return f"leaks: {format_interval(m.value, m.low, m.high)}, chance {format_value(m.chance)}"
     return f"no leak shown by this attack (n={m.n})"
+
+
+def as_score(found: Measured, game: Any, metric: str, level: float, seeds: Sequence[int], /, **labels: Any) -> Score:
+    """A measured metric of a game as a score, with its verdict; `labels` says of what."""
+    distance = metric in game.distances
+    return Score(
+        **labels,
+        metric=metric,
+        value=found.value,
+        low=found.low,
+        high=found.high,
+        level=level,
+        chance=found.chance,
+        chance_high=found.chance_high,
+        chance_low=found.chance_low,
+        multiple=found.value / found.chance if found.chance > 0 else None,
+        n=found.n,
+        users=found.users,
+        options=found.options,
+        seeds=list(seeds),
+        verdict=verdict(found, distance=distance),
+        headline=metric == game.metrics[0],
+        distance=distance,
+    )
