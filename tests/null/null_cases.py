@@ -97,6 +97,10 @@ FULL_CASES: Mapping[str, str] = {
     + FEW
     + '[[game]]\nname = "attribute"\nattribute = "group"\n[[attack]]\nname = "attribute-mlp"\n'
     '[[game]]\nname = "profile"\ntrait = "slanted"\nleast = 0.5\n[[attack]]\nname = "profile-gradient"\n',
+    "writers-cross-modal": '[dataset]\nname = "mnist-writers"\nper_class = 8\n[population]\nusers = 30\n'
+    + CNN
+    + BIG
+    + '[[attack]]\nname = "match-text"\nlayer = "fc"\n',
     "writers-canvas": '[dataset]\nname = "writers-canvas"\n[population]\nusers = 20\n' + CNN + BIG + FEW,
     "blog": '[dataset]\nname = "blog"\nsentences = 100\nbackground = 4000\n[population]\nusers = 20\n'
     + LM
