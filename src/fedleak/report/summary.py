@@ -197,7 +197,7 @@ def control_held(scene: GameSummary) -> tuple[bool | None, str]:
     kinds = {run.control for run in scene.controls}
     where = "where nobody's data has anything personal in it" if kinds == {"iid"} else "where there is nothing to find"
     if not off:
-        many = "the attack is" if len(scores) == 1 else f"all {len(scores)} scores are"
+        many = "the score is not" if len(scores) == 1 else f"none of the {len(scores)} scores is"
         cause = (
             "the people's own data, not from the set-up"
             if kinds == {"iid"}
@@ -206,8 +206,8 @@ def control_held(scene: GameSummary) -> tuple[bool | None, str]:
             else "the run, not from the set-up"
         )
         return True, (
-            f"The control holds: {where}, {many} at chance, neither above nor below. What the attacks find elsewhere "
-            f"comes from {cause}."
+            f"The control holds: {where}, {many} shown to depart from chance, above or below. What the attacks find "
+            f"elsewhere comes from {cause}."
         )
     names = ", ".join(
         f"{score.attack} ({format_value(score.value)}, {direction} chance {format_value(score.chance)})"
