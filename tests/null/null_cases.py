@@ -120,7 +120,7 @@ FULL_CASES: Mapping[str, str] = {
     "faces-link": '[dataset]\nname = "faces"\nside = 32\n[population]\nprior = "none"\n'
     '[model]\nname = "strided-cnn"\nchannels = [8, 16]\nstrides = [2, 2]\n'
     "[federation]\nrounds = 20\nfraction = 1.0\nlr = 0.02\nbatch = 5\ncentralised = false\n"
-    '[[attack]]\nname = "link-cosine"\nshadows = 8\nshadow_rounds = 6\n',
+    '[[attack]]\nname = "link-cosine"\nshadows = 4\nshadow_rounds = 6\n',
     "mnist-clients-link": '[dataset]\nname = "mnist-clients"\n[population]\nprior = "none"\n'
     '[model]\nname = "strided-cnn"\nchannels = [8, 16]\nstrides = [2, 2]\n'
     "[federation]\nrounds = 20\nfraction = 1.0\nlr = 0.02\nbatch = 10\ncentralised = false\n"
