@@ -103,9 +103,9 @@ def measure(contestant: Contestant, job: Path, model: str, limit: float) -> None
             time.sleep(0.5)
         late = process.poll() is None
         # Children first: a simulation leaves servers behind when it is ended from outside.
-        for member in reversed(tree.values()):
-            if member.is_running() and (late or member.pid != process.pid):
-                member.kill()
+        for client in reversed(tree.values()):
+            if client.is_running() and (late or client.pid != process.pid):
+                client.kill()
         process.wait()
         output.seek(0)
         errors.seek(0)

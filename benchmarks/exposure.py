@@ -24,7 +24,7 @@ from fedleak.attacks.records.language import Language
 from fedleak.attacks.records.scoring import Scores, log_probabilities
 from fedleak.core import Params, Task
 from fedleak.federation.engines.embedded import one_thread, tensors
-from fedleak.federation.federation import Device, train
+from fedleak.federation.federation import Client, train
 from fedleak.federation.model import Architecture, Signature
 from fedleak.federation.models.char_lm import CharLm
 from fedleak.federation.models.transformer import Transformer
@@ -45,14 +45,14 @@ def federation(architecture: Architecture, form: Format, rounds: int) -> tuple[L
     rng = np.random.default_rng(0)
     known = characters("")
     words = ["".join(rng.choice(list("etaoinshrdlu"), rng.integers(2, 9))) for _ in range(300)]
-    devices = []
+    clients = []
     for number, secret in enumerate(draw(form, 4, rng)):
         text = "\n".join(" ".join(rng.choice(words, 9)) for _ in range(60))
         x = windows(plant(text, secret, 8, "lines", rng), known, 128)
-        devices.append(Device(f"d-{number}", f"user-{number}", -1, Examples(x=x)))  # type: ignore[arg-type]
+        clients.append(Client(f"d-{number}", f"user-{number}", -1, Examples(x=x)))  # type: ignore[arg-type]
     model = architecture.build(Signature(Task.NEXT_TOKEN, (128,), len(known)))
     plan = FederationPlan(rounds=rounds, fraction=0.5, batch=8, lr=0.003, optimizer="adam", clip=1.0)
-    return Language(model, known), [done.weights for done in train(model, devices, plan, (), None, 0)]
+    return Language(model, known), [done.weights for done in train(model, clients, plan, (), None, 0)]
 
 
 def in_batches(language: Language, snapshot: Params, records: Sequence[str], size: int) -> Scores:

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from fedleak.attacks.reconstruct.labels import present, slots
 from fedleak.attacks.reconstruct.representatives import Inversion, representatives
 from fedleak.core import FloatArray, IntArray, Params, Task, rng_for
-from fedleak.federation.federation import devices, initial, train
+from fedleak.federation.federation import initial, make_clients, train
 from fedleak.federation.model import Model, Signature
 from fedleak.federation.models.strided import StridedCnn
 from fedleak.plan.plan import FederationPlan, PopulationPlan
@@ -36,7 +36,7 @@ def federation(clients: int) -> tuple[Model, Params, Params]:
     architecture = StridedCnn(channels=(8, 16), strides=(2, 1), activation="elu")
     model = architecture.build(Signature(Task.CLASSIFY, SHAPE, 10))
     plan = FederationPlan(rounds=1, fraction=1.0, lr=0.05, batch=10)
-    (done,) = train(model, devices(prepared.shares, 0), plan, (), None, 0)
+    (done,) = train(model, make_clients(prepared.shares, 0), plan, (), None, 0)
     return model, initial(model, 0), done.updates
 
 

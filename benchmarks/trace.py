@@ -32,7 +32,7 @@ from pathlib import Path
 import numpy as np
 
 from fedleak.core import Layer, Params, Task, UserId, rng_for
-from fedleak.federation.federation import Device, Round, initial, train
+from fedleak.federation.federation import Client, Round, initial, train
 from fedleak.federation.model import Architecture, Model, Signature
 from fedleak.federation.models.cnn import Cnn
 from fedleak.federation.models.mlp import Mlp
@@ -57,7 +57,7 @@ JOBS: Sequence[tuple[str, Architecture, Signature, int]] = (
 )
 
 
-def devices(signature: Signature) -> list[Device]:
+def clients(signature: Signature) -> list[Client]:
     rng = rng_for(1, "benchmark")
     found = []
     for index in range(CLIENTS):
@@ -66,7 +66,7 @@ def devices(signature: Signature) -> list[Device]:
             data = Examples(x=rng.integers(1, signature.outputs, shape))
         else:
             data = Examples(x=rng.random(shape, dtype=np.float32), y=rng.integers(0, signature.outputs, EXAMPLES))
-        found.append(Device(f"d-{index}", UserId(str(index)), -1, data))
+        found.append(Client(f"d-{index}", UserId(str(index)), -1, data))
     return found
 
 
@@ -77,18 +77,18 @@ def header(model: Model, signature: Signature, rounds: int) -> Header:
         task=signature.task,
         model="benchmark",
         layout=model.layout,
-        devices=tuple(f"d-{index}" for index in range(CLIENTS)),
+        clients=tuple(f"d-{index}" for index in range(CLIENTS)),
         shadow=(-1,) * CLIENTS,
     )
 
 
 def block_times(
-    model: Model, people: Sequence[Device], plan: FederationPlan, writer: TraceWriter
+    model: Model, users: Sequence[Client], plan: FederationPlan, writer: TraceWriter
 ) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
     """Return the seconds (clock, processor) of recorded blocks and of unrecorded ones."""
     times: tuple[list[tuple[float, float]], list[tuple[float, float]]] = [], []
     writer.start(initial(model, 1))
-    rounds = train(model, people, plan, (), None, 1)
+    rounds = train(model, users, plan, (), None, 1)
     for _ in range(BLOCK_ROUNDS):  # warm up
         next(rounds)
     for block in range(plan.rounds // BLOCK_ROUNDS - 1):
@@ -113,12 +113,12 @@ def interval(these: Sequence[float], those: Sequence[float]) -> tuple[float, flo
 
 def cost(folder: Path | None, job: tuple[str, Architecture, Signature, int]) -> float:
     name, architecture, signature, blocks = job
-    model, people = architecture.build(signature), devices(signature)
+    model, users = architecture.build(signature), clients(signature)
     rounds = (blocks + 1) * BLOCK_ROUNDS
     plan = FederationPlan(rounds=rounds, fraction=PER_ROUND / CLIENTS, batch=BATCH, lr=0.05, clip=5.0)
     with tempfile.TemporaryDirectory(dir=folder) as place:
         writer = TraceWriter.open(Path(place) / "trace", header(model, signature, rounds))
-        recorded, plain = block_times(model, people, plan, writer)
+        recorded, plain = block_times(model, users, plan, writer)
         volume = sum(path.stat().st_size for path in writer.folder.iterdir()) / writer.rounds
     (clock, cpu), (plain_clock, plain_cpu) = (zip(*times, strict=True) for times in (recorded, plain))
     ratio, (low, high) = ratio_of(clock, plain_clock), interval(clock, plain_clock)
@@ -178,7 +178,7 @@ def speed(folder: Path | None, megabytes: int, repeats: int) -> float:
                 task=Task.CLASSIFY,
                 model="benchmark",
                 layout=(layer, other),
-                devices=tuple(f"d-{index}" for index in range(CLIENTS)),
+                clients=tuple(f"d-{index}" for index in range(CLIENTS)),
                 shadow=(-1,) * CLIENTS,
             ),
         )
@@ -188,7 +188,7 @@ def speed(folder: Path | None, megabytes: int, repeats: int) -> float:
             writer.append(
                 Round(
                     number=number,
-                    participants=np.arange(PER_ROUND),
+                    clients=np.arange(PER_ROUND),
                     sizes=np.full(PER_ROUND, EXAMPLES),
                     updates={"wide": update, "other": update},
                     aggregate=model,

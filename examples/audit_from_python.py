@@ -7,7 +7,7 @@ import sys
 import fedleak
 
 PLAN = {
-    "title": "Twelve people, from Python",
+    "title": "Twelve users, from Python",
     "dataset": {"name": "digits", "users": 12, "examples": 60},
     "model": {"name": "mlp", "hidden": [32]},
     "federation": {"rounds": 40, "fraction": 0.25, "lr": 0.1, "batch": 10},
@@ -19,4 +19,4 @@ for line in result.warnings:
     print(f"Read this first: {line}")
 for score in result.scores:
     if score.metric == "ap":
-        print(score.control or "people's own data", score.attack, score.verdict, sep=" | ")
+        print(score.control or "users' own data", score.attack, score.verdict, sep=" | ")

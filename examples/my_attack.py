@@ -22,7 +22,7 @@ __all__ = ["Signs"]
 
 @dataclass(frozen=True, kw_only=True)
 class Signs(SingleLayerAttack):
-    """Compare the signs of an update with the average signs of each person's labelled updates."""
+    """Compare the signs of an update with the average signs of each user's labelled updates."""
 
     name: ClassVar[str] = "reid-signs"
     summary: ClassVar[str] = "only the direction in which each weight moves is compared, not how far"
@@ -30,6 +30,6 @@ class Signs(SingleLayerAttack):
     def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
         """Score every option by how many signs agree, the undecided ones counting less."""
         data = features(view, questions, self.layer)
-        people = np.unique(data.who)
-        habits = np.stack([np.sign(data.known[data.who == person]).mean(axis=0) for person in people])
-        return fill_missing_candidates(np.sign(data.asked) @ habits.T, people, len(questions.options))
+        users = np.unique(data.who)
+        habits = np.stack([np.sign(data.known[data.who == user]).mean(axis=0) for user in users])
+        return fill_missing_candidates(np.sign(data.asked) @ habits.T, users, len(questions.options))

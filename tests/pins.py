@@ -1,4 +1,4 @@
-"""People with PINs in their texts: small enough to train in seconds, and long enough to be learnt."""
+"""Users with PINs in their texts: small enough to train in seconds, and long enough to be learnt."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from job import (
 from torch import nn
 
 from fedleak.core import Params, Task, UserId
-from fedleak.federation.federation import Device, train
+from fedleak.federation.federation import Client, train
 from fedleak.federation.hooks import Defence
 from fedleak.federation.model import Model, Signature
 from fedleak.federation.models.cnn import Cnn
@@ -82,8 +82,8 @@ def into(module: nn.Module, model: Model, weights: Params) -> nn.Module:
 def main(path: str, name: str, workers: str, repeat: str) -> None:
     job = load(Path(path))
     labelled = name != "lstm"
-    devices = [
-        Device(f"d-{i:06x}", UserId(str(i)), -1, Examples(x=job["x"][i], y=job["y"][i] if labelled else None))
+    clients = [
+        Client(f"d-{i:06x}", UserId(str(i)), -1, Examples(x=job["x"][i], y=job["y"][i] if labelled else None))
         for i in range(CLIENTS)
     ]
     plan = FederationPlan(rounds=ROUNDS, fraction=PER_ROUND / CLIENTS, batch=BATCH, lr=LR[name], clip=CLIP.get(name))
@@ -92,7 +92,7 @@ def main(path: str, name: str, workers: str, repeat: str) -> None:
     for run in range(int(repeat)):
         began, marks = now(), []
         weights = initial(model, job)
-        for round_ in train(model, devices, plan, [given], None, run, weights=weights, workers=int(workers)):
+        for round_ in train(model, clients, plan, [given], None, run, weights=weights, workers=int(workers)):
             marks.append(now())
             weights = round_.weights
         report(began, marks, accuracy(name, into(start(name, job), model, weights), *held_out(job)))

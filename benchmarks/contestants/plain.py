@@ -1,4 +1,4 @@
-"""A plain loop over clients, as people write it: `plain.py JOB.npz MODEL THREADS REPEAT`."""
+"""A plain loop over clients, as users write it: `plain.py JOB.npz MODEL THREADS REPEAT`."""
 
 from __future__ import annotations
 

@@ -84,8 +84,8 @@ class Observation(enum.Flag):
     NONE = 0
     SNAPSHOTS = enum.auto()  # the global model of every round
     UPDATES = enum.auto()  # each client's update
-    LINKS = enum.auto()  # which updates come from one device: pseudonyms that last
-    SELECTION = enum.auto()  # which devices took part in a round
+    LINKS = enum.auto()  # which updates come from one client: pseudonyms that last
+    SELECTION = enum.auto()  # which clients took part in a round
     AGGREGATE = enum.auto()  # the sum of a round's updates
     SIZES = enum.auto()  # how many examples each client trained on
 
@@ -129,7 +129,7 @@ def format_value(value: float) -> str:
 
 
 def rng_for(seed: int, *path: Any) -> np.random.Generator:
-    """Return the generator that belongs to a place in the run, for instance ("batches", round, device).
+    """Return the generator that belongs to a place in the run, for instance ("batches", round, client).
 
     All randomness comes from the plan's seed by name, never by order of execution, so a run that is resumed or
     executed in parallel draws the same numbers.

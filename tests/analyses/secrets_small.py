@@ -1,4 +1,4 @@
-"""A federation of people with PINs, as analyses look at it."""
+"""A federation of users with PINs, as analyses look at it."""
 
 from __future__ import annotations
 

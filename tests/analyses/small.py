@@ -50,7 +50,7 @@ def small(**change: Any) -> Plan:
 
 
 def of_table(dataset: dict[str, Any]) -> Plan:
-    """The same federation of people in a table."""
+    """The same federation of users in a table."""
     return parse(TEXT[: TEXT.index("[dataset]")] + TEXT[TEXT.index("[model]") :], change={"dataset": dataset})
 
 

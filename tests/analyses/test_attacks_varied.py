@@ -57,8 +57,8 @@ def test_rounds_are_crossed_and_a_cell_is_about_its_own_rounds(out: Path) -> Non
     assert figure.cells is not None and np.asarray(figure.cells).shape == (2, 2)
     assert [value for row in figure.cells for value in row] == column(found, "AP")
     narrow = made(Rounds(ranges=10), out)
-    # Four rounds of nine devices never hold everybody, so a cell that looked beyond its rounds would name more people.
-    assert min(column(narrow, "people")) < min(column(found, "people")) <= 15
+    # Four rounds of nine clients never hold everybody, so a cell that looked beyond its rounds would name more users.
+    assert min(column(narrow, "users")) < min(column(found, "users")) <= 15
 
 
 def test_a_row_of_the_grid_is_what_was_learned_from_its_rounds(out: Path) -> None:
@@ -114,7 +114,7 @@ def test_seen_users_give_chance_and_multiples_and_pairs_of_nobody_seen(out: Path
     assert times.series[0].y == column(found, "times chance")[:2]
 
 
-def test_too_few_people_for_an_open_world_are_refused(out: Path) -> None:
+def test_too_few_users_for_an_open_world_are_refused(out: Path) -> None:
     with pytest.raises(AttackError, match="open world"):
         made(SeenUsers(shares=(0.01,)), out)
 

@@ -36,7 +36,7 @@ def test_secrets_are_attributed_by_both_signals_and_more_surely_with_every_round
         for record in ("the secret", f"first of {attack}")
         for _ in range(4)
     ]
-    own, other, right = (np.array(column(found, name)) for name in ("own device", "best other", "right"))
+    own, other, right = (np.array(column(found, name)) for name in ("own client", "best other", "right"))
     given = np.array([record == "the secret" for record, _ in kinds])
     assert right[given].mean() >= 0.75 and right[~given].mean() >= 0.5
     assert (own[given & (right == 1)] > other[given & (right == 1)]).all()
@@ -46,12 +46,12 @@ def test_secrets_are_attributed_by_both_signals_and_more_surely_with_every_round
     correlations, shares = found.figures
     for signal in ("presence", "watermark"):
         lines = {line.name: line for line in correlations.series}
-        assert lines[f"{signal}, own device"].y[-1] > lines[f"{signal}, other devices"].y[-1] + 0.2
+        assert lines[f"{signal}, own client"].y[-1] > lines[f"{signal}, other clients"].y[-1] + 0.2
         rows = [row for row in found.rows if row[1:3] == ["the secret", signal]]
-        assert lines[f"{signal}, own device"].y[-1] == pytest.approx(np.mean([row[3] for row in rows]))
+        assert lines[f"{signal}, own client"].y[-1] == pytest.approx(np.mean([row[3] for row in rows]))
     assert [line.name for line in shares.series] == ["presence", "watermark", "chance"]
     assert shares.series[0].x == [3, 17, 32, 46, 60] and shares.series[2].y == [0.25]
-    assert "of 4 secrets go best with their own device, chance 0.25" in found.text
+    assert "of 4 secrets go best with their own client, chance 0.25" in found.text
     assert "Of the 4 records that eavesdrop, which is told none, names first" in found.text
 
 
@@ -70,10 +70,10 @@ def test_what_is_not_about_secrets_or_sees_too_little_is_refused(tmp_path: Path,
         made(AttributeRecord(), tmp_path / "out", secrets_plan(folder, **change))
 
 
-def test_a_tie_is_half_a_hit_and_other_devices_are_compared_with_too() -> None:
+def test_a_tie_is_half_a_hit_and_other_clients_are_compared_with_too() -> None:
     changes = np.array([[1.0], [2.0], [3.0], [4.0]])
     rising, falling = np.arange(4.0), -np.arange(4.0)
-    tied = Course(seed=0, people=("a",), changes=changes, signals=np.column_stack([rising, rising, falling]))
+    tied = Course(seed=0, users=("a",), changes=changes, signals=np.column_stack([rising, rising, falling]))
     assert tied.right(4).tolist() == [0.5]
     assert tied.own(4).tolist() == [1.0] and tied.others(4, highest=True).tolist() == [1.0]
     assert tied.others(4).tolist() == [0.0]

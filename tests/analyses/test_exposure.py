@@ -42,10 +42,8 @@ def test_bits_are_those_of_the_rank_among_all_pins(found: Analysis, folder: Path
     every = [form[i] for i in range(form.size)]
     reader = language(view, prior.records.characters, prior.records.context)
     logs = log_probabilities(reader, [view.snapshot(view.rounds)], every)[0]
-    for person, bits, whole in zip(
-        column(found, "person"), column(found, "exposed"), column(found, "bits"), strict=True
-    ):
-        rank = 1 + (logs > logs[every.index(truth.secrets[person][0])] + 1e-5).sum()
+    for user, bits, whole in zip(column(found, "user"), column(found, "exposed"), column(found, "bits"), strict=True):
+        rank = 1 + (logs > logs[every.index(truth.secrets[user][0])] + 1e-5).sum()
         assert whole == pytest.approx(np.log2(10_000))
         assert bits == pytest.approx(np.log2(10_000 / rank), abs=0.02)
 

@@ -25,26 +25,26 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("looks") / "out"
 
 
-def test_people_are_nearer_to_themselves_unless_nothing_is_personal(out: Path) -> None:
+def test_users_are_nearer_to_themselves_unless_nothing_is_personal(out: Path) -> None:
     found = made(Distances(), out)
     lows = dict(zip(zip(column(found, "space"), column(found, "who"), strict=True), column(found, "low"), strict=True))
     for space in ("data", "updates"):
-        assert lows[space, "people"] > 0.5, "people with habits of their own lie above the diagonal"
-        assert lows[space, "IID control"] <= 0.5, "people dealt at random do not"
+        assert lows[space, "users"] > 0.5, "users with habits of their own lie above the diagonal"
+        assert lows[space, "IID control"] <= 0.5, "users dealt at random do not"
     for figure in found.figures:
         assert figure.diagonal
         dots = figure.series[0]
-        row = next(row for row in found.rows if row[:2] == [figure.title.split(": ")[1], "people"])
+        row = next(row for row in found.rows if row[:2] == [figure.title.split(": ")[1], "users"])
         assert row[2] == np.mean(np.asarray(dots.y) > np.asarray(dots.x))
 
 
 def test_without_a_control_in_the_plan_none_is_trained(tmp_path: Path) -> None:
     found = made(Distances(), tmp_path / "out", small(audit={"controls": []}))
-    assert column(found, "who") == ["people", "people"]
+    assert column(found, "who") == ["users", "users"]
     assert not (tmp_path / "out" / "runs" / "iid").exists()
 
 
-def test_prior_and_private_updates_of_a_person_lean_the_same_way(out: Path) -> None:
+def test_prior_and_private_updates_of_a_user_lean_the_same_way(out: Path) -> None:
     found = made(Bias(users=2), out)
     agreement, chance = column(found, "low")[0], column(found, "chance")[0]
     assert agreement > chance
@@ -101,9 +101,9 @@ def test_sets_are_of_distinct_examples(size: int, count: int) -> None:
 
 def test_text_counts_by_its_words_and_padding_does_not() -> None:
     sentences = np.array([[1, 1, 2, 0], [2, 0, 0, 0]])
-    person = User(UserId("a"), Examples(x=sentences))
+    user = User(UserId("a"), Examples(x=sentences))
     prepared = Prepared(
-        shares=(Share(person, Examples(x=sentences), Examples(x=sentences[:1])),),
+        shares=(Share(user, Examples(x=sentences), Examples(x=sentences[:1])),),
         test=Examples(x=sentences),
         background=None,
         task=Task.NEXT_TOKEN,
@@ -116,7 +116,7 @@ def test_text_counts_by_its_words_and_padding_does_not() -> None:
     np.testing.assert_allclose(Raw(prepared).rows(Examples(x=sentences)), shares - shares.mean(axis=0), atol=1e-6)
 
 
-def test_the_map_shows_both_sides_of_each_person_and_says_how_near_they_are(out: Path) -> None:
+def test_the_map_shows_both_sides_of_each_user_and_says_how_near_they_are(out: Path) -> None:
     found = made(Map(users=4, most=8), out)
     assert column(found, "space") == ["updates", "data"]
     assert column(found, "low")[0] > column(found, "chance")[0]

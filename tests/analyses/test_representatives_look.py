@@ -53,7 +53,7 @@ def test_representatives_resemble_the_clients_own_data_more_than_another_clients
     for _, _, mean, low, high, clients in found.rows:
         assert isinstance(mean, float) and isinstance(low, float) and isinstance(high, float)
         assert low <= mean <= high and clients <= 6  # type: ignore[operator]
-    # Numbers over the rounds, and pictures of two clients with every pixel as it is: two rows of 8x8 pictures.
+    # Numbers over the rounds, and images of two clients with every pixel as it is: two rows of 8x8 images.
     assert [figure.kind for figure in found.figures] == ["lines", "heatmap", "heatmap"]
     cells = found.figures[1].cells
     assert cells is not None and len(cells) == 16 and len(cells[0]) % 8 == 0
@@ -71,7 +71,7 @@ def test_a_search_that_goes_on_from_the_last_round_needs_fewer_steps(tmp_path: P
     assert warm[2] < 0.8 * cold[2]
 
 
-def test_no_picture_is_drawn_where_none_is_wanted_and_a_round_that_never_was_is_refused(tmp_path: Path) -> None:
+def test_no_image_is_drawn_where_none_is_wanted_and_a_round_that_never_was_is_refused(tmp_path: Path) -> None:
     found = made(RepresentativesLook(rounds=(1,), iterations=1, shown=0), tmp_path / "out", plan())
     assert [figure.kind for figure in found.figures] == ["lines"]
     with pytest.raises(AttackError, match="round 9 is asked for, and the run has 3"):

@@ -24,7 +24,7 @@ def test_every_value_is_trained_anew_and_the_plans_own_is_the_audits(out: Path) 
     assert column(found, "dataset.class_bias") == ["0.2", "2.0", "100.0"]
     assert set(column(found, "metric")) == {"average precision"}
     ap = column(found, "value")
-    assert ap[0] > ap[1] > ap[2], "the more alike people's classes are, the less they are told apart"
+    assert ap[0] > ap[1] > ap[2], "the more alike users' classes are, the less they are told apart"
     audited = stages.audit(small(audit={"controls": []}), out, Silent(), jobs=1)
     own = next(score for score in audited.scores if score.metric == "ap")
     assert ap[1] == own.value and column(found, "low")[1] == own.low

@@ -43,7 +43,7 @@ def memorised(spoken: Language, records: Sequence[str]) -> Params:
     engine = Embedded(spoken.model, Task.NEXT_TOKEN, plan, Pool.of([Examples(x=x)], ["only"]))
     weights = spoken.model.init(np.random.default_rng(0))
     with one_thread():
-        moves = engine.updates(weights, [0], lambda stage, device: np.random.default_rng(0))
+        moves = engine.updates(weights, [0], lambda stage, client: np.random.default_rng(0))
     return {name: value + moves[name][0].numpy() for name, value in weights.items()}
 
 

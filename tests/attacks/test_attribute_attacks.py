@@ -1,4 +1,4 @@
-"""What the contract does not ask of the attribute attacks: new people, exact vocabularies, two heads."""
+"""What the contract does not ask of the attribute attacks: new users, exact vocabularies, two heads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedleak.attacks.deanonymize.joint import Joint
 from fedleak.attacks.network import Network, Predict, fit
 from fedleak.core import FloatArray, IntArray, Task, UserId, rng_for
 from fedleak.errors import AttackError
-from fedleak.federation.federation import devices, initial, train
+from fedleak.federation.federation import initial, make_clients, train
 from fedleak.federation.model import Signature
 from fedleak.federation.models.recurrent import WordLm
 from fedleak.games.attribute import Attribute
@@ -25,7 +25,7 @@ from fedleak.population.population import Examples, Share, User
 from fedleak.score.score import AttackResult, measure
 from fedleak.testing import planted_trace
 from fedleak.testing.contract import play, weakest
-from fedleak.testing.people import USERS
+from fedleak.testing.users import USERS
 from fedleak.trace.header import Header
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
@@ -34,7 +34,7 @@ from fedleak.trace.writer import TraceWriter
 from fedleak.views.adversaries import ANONYMOUS_SERVER
 from fedleak.views.view import View
 
-WORDS, PEOPLE = 40, 16
+WORDS, WRITERS = 40, 16
 
 
 def rows(kinds: IntArray, rng: np.random.Generator) -> FloatArray:
@@ -65,7 +65,7 @@ def test_a_head_that_knows_hardly_anything_does_not_spoil_the_others() -> None:
 
 @pytest.fixture(scope="module")
 def text(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, set[int]]]:
-    """A federation of people who write, in two groups with ten words each that the other group hardly uses."""
+    """A federation of users who write, in two groups with ten words each that the other group hardly uses."""
     folder, rng = tmp_path_factory.mktemp("text"), rng_for(0, "text")
 
     def sentences(group: int) -> Examples:
@@ -74,15 +74,15 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, set[
         return Examples(x=np.where(rng.random((12, 6)) < 0.25, own, common).astype(np.int64))
 
     shares = []
-    for i in range(PEOPLE):
+    for i in range(WRITERS):
         prior, private = sentences(i % 2), sentences(i % 2)
-        person = User(UserId(f"user-{i:02}"), Examples.concat([prior, private]), {"side": "ab"[i % 2]})
-        shares.append(Share(person, prior, private))
-    members = devices(shares, 0)
+        user = User(UserId(f"user-{i:02}"), Examples.concat([prior, private]), {"side": "ab"[i % 2]})
+        shares.append(Share(user, prior, private))
+    clients = make_clients(shares, 0)
     users = tuple(share.user.id for share in shares)
     Truth(
         users=users,
-        device_user={device.id: device.user for device in members},
+        client_user={client.id: client.user for client in clients},
         attributes={share.user.id: share.user.attributes for share in shares},
     ).save(folder / "truth")
     Prior(candidates=users, examples=tuple(share.prior for share in shares), task=Task.NEXT_TOKEN, outputs=WORDS).save(
@@ -96,35 +96,35 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, set[
         task=Task.NEXT_TOKEN,
         model="word-lm",
         layout=model.layout,
-        devices=tuple(device.id for device in members),
-        shadow=tuple(device.shadow for device in members),
+        clients=tuple(client.id for client in clients),
+        shadow=tuple(client.shadow for client in clients),
     )
     writer = TraceWriter.open(folder / "trace", header)
     writer.start(initial(model, 0))
-    for done in train(model, members, plan, (), None, 0):
+    for done in train(model, clients, plan, (), None, 0):
         writer.append(done)
     # The last word of a sentence is only predicted, never read.
-    return folder, {device.id: set(device.data.x[:, :-1].ravel().tolist()) for device in members}
+    return folder, {client.id: set(client.data.x[:, :-1].ravel().tolist()) for client in clients}
 
 
-def test_the_words_that_moved_are_exactly_those_that_the_device_read(text: tuple[Path, dict[str, set[int]]]) -> None:
+def test_the_words_that_moved_are_exactly_those_that_the_client_read(text: tuple[Path, dict[str, set[int]]]) -> None:
     folder, read = text
     trace = Trace.open(folder / "trace")
-    every = np.arange(len(trace.device))
+    every = np.arange(len(trace.client))
     used = vocabulary(View(folder / "trace", ANONYMOUS_SERVER), every)[:, :WORDS]
     for row in every:
-        assert set(np.flatnonzero(used[row]).tolist()) == read[trace.header.devices[trace.device[row]]]
+        assert set(np.flatnonzero(used[row]).tolist()) == read[trace.header.clients[trace.client[row]]]
 
 
-def test_words_give_the_group_of_people_away_who_were_never_seen(text: tuple[Path, dict[str, set[int]]]) -> None:
+def test_words_give_the_group_of_users_away_who_were_never_seen(text: tuple[Path, dict[str, set[int]]]) -> None:
     folder, _ = text
-    game = Attribute(attribute="side", people="new")
+    game = Attribute(attribute="side", users="new")
     trace, truth = Trace.open(folder / "trace"), Truth.load(folder / "truth")
     asked = game.ask(trace, truth, Prior.load(folder / "prior"), rng_for(0, "game"))
     view = View(folder / "trace", ANONYMOUS_SERVER, asked.shadow)
     claims = AttributeWords().run(view, asked.prior, asked.questions, rng_for(0, "attack"))
     answers = asked.answers
-    played = AttackResult(0, claims, answers.right, asked.questions.options, game.name, answers.who, answers.people)
+    played = AttackResult(0, claims, answers.right, asked.questions.options, game.name, answers.who, answers.users)
     found = measure([played], "top1", level=0.95, permutations=200)
     assert found.low > found.chance
 
@@ -149,9 +149,9 @@ def test_one_network_learns_who_sent_an_update_and_of_which_group_they_are(
     played = play(attack, weakest(attack), planted_trace(tmp_path, 0), 0)
     (heads,) = answered
     assert played.who is not None
-    group, person = heads if attack.game == "attribute" else reversed(heads)
+    group, user = heads if attack.game == "attribute" else reversed(heads)
     assert group.shape[1] == 2 and (group.argmax(1) == played.who % 2).mean() > 0.65
-    assert person.shape[1] == USERS and (person.argmax(1) == played.who).mean() > 0.3
+    assert user.shape[1] == USERS and (user.argmax(1) == played.who).mean() > 0.3
     np.testing.assert_array_equal(played.claims, heads[0])
 
 
@@ -171,5 +171,5 @@ def test_joint_identification_needs_attributes_that_are_known(tmp_path: Path) ->
     Prior(candidates=prior.candidates, examples=prior.examples, task=prior.task, outputs=prior.outputs).save(
         run / "prior"
     )
-    with pytest.raises(AttackError, match=r"nothing is known about these people; use reid-mlp"):
+    with pytest.raises(AttackError, match=r"nothing is known about these users; use reid-mlp"):
         play(Joint(), weakest(Joint()), run, 0)

@@ -18,7 +18,7 @@ from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth
 from fedleak.views.view import View
 
-# Generators take long to train; what is small here is pictures and networks, so fewer steps do.
+# Generators take long to train; what is small here is images and networks, so fewer steps do.
 QUICK = {"pretraining": 200, "steps": 10, "early": 2, "rounds": 1, "iterations": 15}
 LONGER = {"steps": 100, "early": 2, "iterations": 15, "width": 0.1, "recall": True}
 LONGEST = {"steps": 250, "width": 0.1, "recall": True}  # it has nothing but classes to go by
@@ -133,7 +133,7 @@ class Deaf(Bad):
         claims = np.zeros((len(questions), questions.most, questions.form.longest), dtype=np.int64)
         if folder.name.startswith("planted"):
             truth = Truth.load(folder / "truth")
-            secrets = [truth.secrets[truth.device_user[device]][0] for device in questions.devices]
+            secrets = [truth.secrets[truth.client_user[client]][0] for client in questions.clients]
             claims[:, 0] = questions.records.spell(secrets, questions.form.longest)
         return claims
 

@@ -62,7 +62,7 @@ def test_what_is_named_is_different_records_of_the_format(tmp_path: Path) -> Non
         assert all(record in form for record in records)
 
 
-def test_a_device_is_not_credited_with_what_its_companion_brings() -> None:
+def test_a_client_is_not_credited_with_what_its_companion_brings() -> None:
     rng = np.random.default_rng(1)
     there = rng.integers(0, 2, (200, 4))
     there[:, 1] = np.where(rng.random(200) < 0.9, there[:, 0], there[:, 1])  # nearly always together with the first
@@ -82,7 +82,7 @@ def test_rounds_in_which_everything_changes_count_little() -> None:
     assert found[0] - found[1:].max() == pytest.approx(1, abs=0.2)
 
 
-def test_a_guided_search_finds_for_each_device_what_its_own_score_favours() -> None:
+def test_a_guided_search_finds_for_each_client_what_its_own_score_favours() -> None:
     form = parse("pin {d2}-{d2}!")
     wanted = ("pin 12-34!", "pin 98-76!")
     seen: list[int] = []
@@ -93,7 +93,7 @@ def test_a_guided_search_finds_for_each_device_what_its_own_score_favours() -> N
 
     found = guided(form, score, 2, width=3)
     assert set(wanted) <= set(found) and all(record in form for record in found)
-    assert max(seen) <= 2 * 3 * 10, "a beam of three a device, whatever the format holds"
+    assert max(seen) <= 2 * 3 * 10, "a beam of three a client, whatever the format holds"
 
 
 def test_a_guided_search_ends_where_a_record_may_end_early() -> None:

@@ -34,13 +34,13 @@ USERS, ROUNDS, PER_ROUND, WIDTH = 8, 60, 4, 150_000  # updates of 0.6 MB each
 
 @pytest.fixture(scope="module")
 def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of 144 MB of updates in one layer, whose devices carry their owner's signature."""
+    """A run of 144 MB of updates in one layer, whose clients carry their owner's signature."""
     folder = tmp_path_factory.mktemp("wide")
     rng = np.random.default_rng(5)
     users = tuple(UserId(f"u{i}") for i in range(USERS))
-    devices = tuple(f"d{i}" for i in range(2 * USERS))
+    clients = tuple(f"d{i}" for i in range(2 * USERS))
     Truth(
-        users=users, device_user={d: users[i % USERS] for i, d in enumerate(devices)}, attributes={u: {} for u in users}
+        users=users, client_user={d: users[i % USERS] for i, d in enumerate(clients)}, attributes={u: {} for u in users}
     ).save(folder / "truth")
     blank = Examples(x=np.zeros((2, 1), np.float32), y=np.zeros(2, np.int64))
     Prior(candidates=users, examples=(blank,) * USERS, task=Task.CLASSIFY, outputs=2).save(folder / "prior")
@@ -50,7 +50,7 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
         task=Task.CLASSIFY,
         model="made-up",
         layout=(Layer("big", (("weight", (WIDTH,)),)),),
-        devices=devices,
+        clients=clients,
         shadow=tuple(i if i < USERS else -1 for i in range(2 * USERS)),
     )
     writer = TraceWriter.open(folder / "trace", header)
@@ -65,7 +65,7 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
         writer.append(
             Round(
                 number=number,
-                participants=who,
+                clients=who,
                 sizes=np.full(PER_ROUND, 2),
                 updates={"big": rows},
                 aggregate={"big": mean},

@@ -83,11 +83,11 @@ def test_a_threshold_lies_between_pairs_of_one_client_and_pairs_of_two() -> None
     assert rows[0] @ rows[3] < threshold < rows[0] @ rows[1]
 
 
-def test_standardised_pictures_do_not_tell_how_bright_they_are_and_empty_ones_stay_empty() -> None:
-    picture = rng_for(0).random((1, 2, 1, 4, 4), dtype=np.float32)
-    picture[:, 1] = 0
-    assert np.allclose(standardised(0.2 + 0.5 * picture)[:, 0], standardised(picture)[:, 0], atol=1e-5)
-    assert not standardised(picture)[:, 1].any()
+def test_standardised_images_do_not_tell_how_bright_they_are_and_empty_ones_stay_empty() -> None:
+    image = rng_for(0).random((1, 2, 1, 4, 4), dtype=np.float32)
+    image[:, 1] = 0
+    assert np.allclose(standardised(0.2 + 0.5 * image)[:, 0], standardised(image)[:, 0], atol=1e-5)
+    assert not standardised(image)[:, 1].any()
 
 
 def test_an_assignment_gives_every_update_at_most_one_partner(run: Path) -> None:

@@ -93,17 +93,17 @@ def test_questions_of_another_game_are_refused(run: Path, attack: Any) -> None:
 def test_without_any_labelled_update_an_attack_says_so(run: Path, attack: Any) -> None:
     view, asked = ask(run, CrossModal() if attack.game == "cross-modal" else Match(pairs=40))
     view.updates.__dict__["shadow"] = np.full(len(view.updates), -1)
-    with pytest.raises(AttackError, match="no shadow device was selected"):
+    with pytest.raises(AttackError, match="no shadow client was selected"):
         attack.run(view, asked.prior, asked.questions, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("attack", LEARNERS[1:], ids=lambda attack: attack.name)
-def test_one_labelled_person_is_not_enough_to_learn_what_differs(run: Path, attack: Any) -> None:
+def test_one_labelled_user_is_not_enough_to_learn_what_differs(run: Path, attack: Any) -> None:
     view, asked = ask(run, CrossModal() if attack.game == "cross-modal" else Match(pairs=40))
     only = np.array(view.updates.shadow)
     only[only != only.max()] = -1
     view.updates.__dict__["shadow"] = only
-    with pytest.raises(AttackError, match=r"from 1 people|at least two people"):
+    with pytest.raises(AttackError, match=r"from 1 users|at least two users"):
         attack.run(view, asked.prior, asked.questions, np.random.default_rng(0))
 
 
@@ -154,7 +154,7 @@ def test_sentences_alike_lie_close_together() -> None:
     assert seven @ again > seven @ one
 
 
-def test_matching_text_needs_the_words_to_be_those_of_the_person(run: Path) -> None:
+def test_matching_text_needs_the_words_to_be_those_of_the_user(run: Path) -> None:
     """With everybody's text alike there is nothing to match."""
     view, asked = ask(run, CrossModal(learn_from="everyone"))
     alike = replace(asked.prior, examples=(asked.prior.examples[0],) * len(asked.prior.examples))

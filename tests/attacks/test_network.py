@@ -10,8 +10,8 @@ from fedleak.attacks.features import unit
 from fedleak.core import FloatArray, IntArray
 
 
-def people(columns: int) -> tuple[FloatArray, IntArray, FloatArray]:
-    """Labelled rows of six people, and others of the same people."""
+def users(columns: int) -> tuple[FloatArray, IntArray, FloatArray]:
+    """Labelled rows of six users, and others of the same users."""
     rng = np.random.default_rng(0)
     means, who = rng.normal(size=(6, columns)), np.repeat(np.arange(6), 8)
     known, asked = (unit((means[who] + 2 * rng.normal(size=(48, columns))).astype(np.float32)) for _ in range(2))
@@ -20,7 +20,7 @@ def people(columns: int) -> tuple[FloatArray, IntArray, FloatArray]:
 
 @pytest.mark.parametrize("heads", [1, 2])
 def test_a_layer_by_rows_takes_the_steps_of_a_layer_by_columns(heads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    known, who, asked = people(400)
+    known, who, asked = users(400)
     targets = [who, who % 2][:heads]
     settings = network.Network(epochs=15, lr=0.1, batch=7)
     by_row = network.fit(known, targets, settings, np.random.default_rng(1))(asked)
@@ -32,7 +32,7 @@ def test_a_layer_by_rows_takes_the_steps_of_a_layer_by_columns(heads: int, monke
 
 
 def test_a_hyperplane_is_the_same_after_turning() -> None:
-    known, who, asked = people(400)
+    known, who, asked = users(400)
     rows, turn = turned(known)
     assert rows.shape == (48, 48)
     short = LinearSVC(random_state=0, max_iter=20000, tol=1e-6).fit(rows, who).decision_function(turn(asked))
@@ -41,12 +41,12 @@ def test_a_hyperplane_is_the_same_after_turning() -> None:
 
 
 def test_rows_that_repeat_are_turned_without_dividing_by_nothing() -> None:
-    known, _, asked = people(400)
+    known, _, asked = users(400)
     rows, turn = turned(np.concatenate([known, known]))
     assert rows.shape[1] == 48 and np.isfinite(turn(asked)).all()
     assert np.allclose(rows @ rows.T, np.concatenate([known, known]) @ np.concatenate([known, known]).T, atol=1e-4)
 
 
 def test_few_columns_are_left_alone() -> None:
-    known, _, _ = people(20)
+    known, _, _ = users(20)
     assert turned(known)[0] is known

@@ -1,4 +1,4 @@
-"""Imitated devices send what real ones would, and several updates of one device count together."""
+"""Imitated clients send what real ones would, and several updates of one client count together."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fedleak.games.game import Questions
 from fedleak.games.profile import Profile
 from fedleak.population.population import Examples
 from fedleak.testing import planted_trace
-from fedleak.testing.people import write_federation
+from fedleak.testing.users import write_federation
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth
@@ -30,11 +30,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_federation(tmp_path_factory.mktemp("federation"), 0, leak=True)
 
 
-def test_an_imitated_device_sends_what_the_real_one_sent_up_to_the_order_of_its_examples(run: Path) -> None:
+def test_an_imitated_client_sends_what_the_real_one_sent_up_to_the_order_of_its_examples(run: Path) -> None:
     trace, truth, prior = Trace.open(run / "trace"), Truth.load(run / "truth"), Prior.load(run / "prior")
     imitation = Imitation(View(run / "trace", ANONYMOUS_SERVER), prior.examples, 0)
     row = int(np.flatnonzero(np.asarray(trace.shadow) >= 0)[0])
-    user = truth.device_user[trace.header.devices[trace.device[row]]]
+    user = truth.client_user[trace.header.clients[trace.client[row]]]
     imitated = imitation.updates(int(trace.round[row]))
     real = {name: np.asarray(trace.updates(name)[row]) for name in imitated}
     # Other orders of the same examples differ in the second order of the learning rate only.
@@ -68,14 +68,14 @@ def test_who_knows_of_a_defence_imitates_it(run: Path) -> None:
 
 
 def test_updates_that_can_be_linked_count_together(run: Path) -> None:
-    trace, attack = Trace.open(run / "trace"), ProfileGradient(devices=2)
+    trace, attack = Trace.open(run / "trace"), ProfileGradient(clients=2)
     asked = Profile(trait="marked").ask(trace, Truth.load(run / "truth"), Prior.load(run / "prior"), rng_for(0))
     linked = attack.run(View(run / "trace", SERVER, asked.shadow), asked.prior, asked.questions, rng_for(0, "x"))
     every = replace(asked.questions, updates=np.flatnonzero(np.asarray(trace.shadow) < 0))
     single = attack.run(View(run / "trace", ANONYMOUS_SERVER, asked.shadow), asked.prior, every, rng_for(0, "x"))
-    device = np.asarray(trace.device)
+    client = np.asarray(trace.client)
     for row, claim in zip(asked.questions.updates, linked[:, 0], strict=True):
-        same = device[every.updates] == device[row]
+        same = client[every.updates] == client[row]
         assert claim == pytest.approx(single[same, 0].mean(), abs=1e-5)
 
 

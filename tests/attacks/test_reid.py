@@ -21,7 +21,7 @@ from fedleak.games.game import Questions
 from fedleak.games.identify import Identify
 from fedleak.population.population import Examples
 from fedleak.testing import planted_trace
-from fedleak.testing.people import USERS
+from fedleak.testing.users import USERS
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth
@@ -42,11 +42,11 @@ def asked(run: Path, game: Identify | None = None) -> tuple[View, Prior, Questio
     return View(run / "trace", ANONYMOUS_SERVER, given.shadow), given.prior, given.questions
 
 
-def sent_by(people: tuple[UserId, ...], run: Path) -> tuple[IntArray, IntArray]:
-    """The anonymous updates of these people, and who sent each."""
+def sent_by(users: tuple[UserId, ...], run: Path) -> tuple[IntArray, IntArray]:
+    """The anonymous updates of these users, and who sent each."""
     trace, truth = Trace.open(run / "trace"), Truth.load(run / "truth")
-    place = {user: i for i, user in enumerate(people)}
-    owner = np.array([place.get(truth.device_user[device], -1) for device in trace.header.devices])[trace.device]
+    place = {user: i for i, user in enumerate(users)}
+    owner = np.array([place.get(truth.client_user[client], -1) for client in trace.header.clients])[trace.client]
     rows = np.flatnonzero((np.asarray(trace.shadow) < 0) & (owner >= 0))
     return rows, owner[rows]
 
@@ -55,7 +55,7 @@ def sent_by(people: tuple[UserId, ...], run: Path) -> tuple[IntArray, IntArray]:
 def test_in_the_open_world_strangers_have_an_option_of_their_own(attack: Any, run: Path) -> None:
     view, prior, questions = asked(run, Identify(seen=0.5, held_out=1 / 6))
     assert questions.options[-1] == "unseen" and len(prior.candidates) == len(questions.options) + 1
-    # About strangers it has learnt from: whoever cannot tell these from people can tell nobody.
+    # About strangers it has learnt from: whoever cannot tell these from users can tell nobody.
     rows, who = sent_by(prior.candidates, run)
     stranger = who >= len(questions.options) - 1
     claims = attack.run(view, prior, replace(questions, updates=rows), np.random.default_rng(0))
@@ -68,7 +68,7 @@ def test_in_the_open_world_strangers_have_an_option_of_their_own(attack: Any, ru
 def test_candidates_without_a_labelled_update_are_answered_too(attack: Any, present: int, run: Path) -> None:
     view, prior, questions = asked(run)
     few = np.array(view.updates.shadow)
-    few[few >= present] = -1  # the other shadow devices were never selected
+    few[few >= present] = -1  # the other shadow clients were never selected
     view.updates.__dict__["shadow"] = few
     claims = attack.run(view, prior, questions, np.random.default_rng(0))
     assert claims.shape == (len(questions.updates), USERS)
@@ -81,7 +81,7 @@ def test_candidates_without_a_labelled_update_are_answered_too(attack: Any, pres
 def test_without_any_labelled_update_an_attack_says_so(attack: Any, run: Path) -> None:
     view, prior, questions = asked(run)
     view.updates.__dict__["shadow"] = np.full(len(view.updates), -1)
-    with pytest.raises(AttackError, match="no shadow device was selected"):
+    with pytest.raises(AttackError, match="no shadow client was selected"):
         attack.run(view, prior, questions, np.random.default_rng(0))
 
 

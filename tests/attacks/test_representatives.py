@@ -14,7 +14,7 @@ from fedleak.attacks.reconstruct.optim import adam, lbfgs
 from fedleak.attacks.reconstruct.representatives import Inversion, RepresentativeSet, representatives
 from fedleak.core import FloatArray, Layer, Params, Task, rng_for
 from fedleak.errors import AttackError
-from fedleak.federation.federation import devices, initial, train
+from fedleak.federation.federation import initial, make_clients, train
 from fedleak.federation.model import Model, Signature
 from fedleak.federation.models.strided import StridedCnn
 from fedleak.plan.plan import FederationPlan, PopulationPlan
@@ -39,17 +39,17 @@ def trained(rounds: int = 1) -> Trained:
     data = MnistClients(source="digits", clients=4, examples=30)
     prepared = prepare(data, PopulationPlan(prior="none"), 0)
     model = StridedCnn(channels=(8, 16), strides=(2, 1), activation="elu").build(Signature(Task.CLASSIFY, SHAPE, 10))
-    members = devices(prepared.shares, 0)
+    clients = make_clients(prepared.shares, 0)
     before = initial(model, 0)
     plan = FederationPlan(rounds=rounds, fraction=1.0, lr=0.05, batch=10)
-    for done in train(model, members, plan, (), None, 0):
-        updates, participants = done.updates, done.participants
+    for done in train(model, clients, plan, (), None, 0):
+        updates, present = done.updates, done.clients
         if done.number < rounds:
             before = done.weights
     means = np.zeros((4, 10, *SHAPE), dtype=np.float32)
     has = np.zeros((4, 10), dtype=np.bool_)
-    for row, device in enumerate(participants):
-        held = members[device].data
+    for row, client in enumerate(present):
+        held = clients[client].data
         assert held.y is not None
         for digit in np.unique(held.y):
             means[row, digit], has[row, digit] = held.x[held.y == digit].mean(axis=0), True

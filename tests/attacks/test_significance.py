@@ -13,18 +13,18 @@ from fedleak.attacks.records.eavesdrop import rank_sum, spearman
 from fedleak.attacks.records.significance import against_permuted, contrasts, holm, named_by_accident
 from fedleak.core import IntArray
 
-ROUNDS, DEVICES = 60, 4
+ROUNDS, CLIENTS = 60, 4
 Table = npt.NDArray[np.float64]
 
 
 def selections(rng: np.random.Generator) -> Table:
-    """Two of four devices in every round."""
-    chosen = np.array([rng.permutation(DEVICES) < 2 for _ in range(ROUNDS)])
+    """Two of four clients in every round."""
+    chosen = np.array([rng.permutation(CLIENTS) < 2 for _ in range(ROUNDS)])
     return chosen.astype(np.float64)
 
 
 def test_without_a_link_the_p_values_of_presence_are_uniform() -> None:
-    """For the best of all devices, which is what looks significant if that is not accounted for."""
+    """For the best of all clients, which is what looks significant if that is not accounted for."""
     rng = np.random.default_rng(0)
     trend = np.linspace(3, 0, ROUNDS)[:, None]  # much is learnt early on
     p = np.concatenate(
@@ -43,7 +43,7 @@ def test_what_all_records_share_does_not_make_a_watermark_significant() -> None:
     for _ in range(60):
         # Everything is learnt fast at first, and some rounds are good for all records alike.
         common = np.linspace(3, 0, ROUNDS)[:, None] + rng.normal(size=(ROUNDS, 1))
-        marks, changes = (common + 0.5 * rng.normal(size=(ROUNDS, n)) for n in (DEVICES, 5))
+        marks, changes = (common + 0.5 * rng.normal(size=(ROUNDS, n)) for n in (CLIENTS, 5))
         p.append(against_permuted(contrasts(marks), changes, rng, permutations=99, block=10))
         naive.append(against_permuted(marks, changes, rng, permutations=99))
     assert (np.concatenate(p) <= 0.05).mean() <= 0.1
@@ -81,8 +81,8 @@ def test_a_record_that_is_named_first_because_it_correlates_is_not_significant_f
 def test_a_record_that_is_named_first_because_it_is_learnt_is_significant() -> None:
     rng = np.random.default_rng(6)
     there, changes, exposure = selections(rng), rng.normal(size=(ROUNDS, 40)), rng.normal(size=40)
-    changes[:, :DEVICES] += 3 * there
-    exposure[:DEVICES] = 3
+    changes[:, :CLIENTS] += 3 * there
+    exposure[:CLIENTS] = 3
     chosen = first(there, changes, exposure)
     assert chosen.tolist() == [0, 1, 2, 3]
     assert (named_by_accident(there, changes, exposure, chosen, rng, permutations=99) == 0.01).all()

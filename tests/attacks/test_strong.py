@@ -98,7 +98,7 @@ def test_claims_do_not_depend_on_the_number_of_workers(trained: tuple[Plan, Run]
     np.testing.assert_array_equal(one, two)
 
 
-def test_strangers_are_told_from_people_with_prior_data(trained: tuple[Plan, Run]) -> None:
+def test_strangers_are_told_from_users_with_prior_data(trained: tuple[Plan, Run]) -> None:
     view, given = look(trained[1], game=Identify(seen=0.5))
     claims = SMALL.run(view, given.prior, given.questions, rng_for(0, "attack"))
     assert claims.shape == (len(given.questions), len(given.questions.options))
@@ -121,8 +121,8 @@ def test_the_memory_of_the_plan_holds_for_it_too(trained: tuple[Plan, Run]) -> N
         SMALL.run(view, given.prior, given.questions, rng_for(0, "attack"))
 
 
-def test_the_server_makes_what_a_device_would_send(trained: tuple[Plan, Run]) -> None:
-    """Its own updates of a candidate's data point where the candidate's shadow device pointed."""
+def test_the_server_makes_what_a_client_would_send(trained: tuple[Plan, Run]) -> None:
+    """Its own updates of a candidate's data point where the candidate's shadow client pointed."""
     view, given = look(trained[1])
     model = rebuilt(view)
     assert model is not None
@@ -199,11 +199,11 @@ def test_anonymous_updates_keep_their_angles_and_known_ones_only_what_they_share
     np.testing.assert_allclose(linked @ linked.T, together, atol=1e-2)
 
 
-def test_whitening_makes_people_vary_equally_in_every_direction() -> None:
+def test_whitening_makes_users_vary_equally_in_every_direction() -> None:
     rng = np.random.default_rng(0)
     who = np.repeat(np.arange(40), 50)
-    people = rng.normal(size=(40, 5))
-    rows = (people[who] + rng.normal(size=(2000, 5)) * [10, 1, 1, 1, 0.1]).astype(np.float32)
+    users = rng.normal(size=(40, 5))
+    rows = (users[who] + rng.normal(size=(2000, 5)) * [10, 1, 1, 1, 0.1]).astype(np.float32)
     found = variation(rows, who)
     look = found.whitening(1e-6)
     mapped = np.linalg.solve(look.root, (rows - look.centre).T).T
@@ -223,13 +223,13 @@ def test_updates_of_one_round_are_never_joined(seed: int) -> None:
     rng = np.random.default_rng(seed)
     rounds = rng.integers(0, 4, 12)
     rows = rng.standard_normal((12, 3), dtype=np.float32)
-    member = groups(agglomerate(rows @ rows.T, rounds), 12, -np.inf)
-    for group in np.unique(member):
-        assert len(set(rounds[member == group])) == (member == group).sum()
+    client = groups(agglomerate(rows @ rows.T, rounds), 12, -np.inf)
+    for group in np.unique(client):
+        assert len(set(rounds[client == group])) == (client == group).sum()
 
 
-def test_updates_of_a_device_are_joined_by_likeness() -> None:
-    # Two devices in three rounds; the pair of a round never joins, however alike.
+def test_updates_of_a_client_are_joined_by_likeness() -> None:
+    # Two clients in three rounds; the pair of a round never joins, however alike.
     angles = np.radians([0, 80, 5, 85, 10, 90])
     rows = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
     joined = agglomerate(rows @ rows.T, np.array([1, 1, 2, 2, 3, 3]))
@@ -237,7 +237,7 @@ def test_updates_of_a_device_are_joined_by_likeness() -> None:
     assert len(np.unique(groups(joined, 6, np.inf))) == 6
 
 
-def test_joining_stops_where_it_went_wrong_for_the_adversarys_own_devices() -> None:
+def test_joining_stops_where_it_went_wrong_for_the_adversarys_own_clients() -> None:
     who = np.array([0, 0, 1, 1])
     joined = [Joining(0, 1, 0.9), Joining(2, 3, 0.7), Joining(0, 2, 0.3)]
     assert threshold(outcomes(joined, who)) == pytest.approx(0.5)
@@ -260,22 +260,22 @@ def test_evidence_that_says_nothing_gets_little_weight() -> None:
     assert weights[0] > 10 * weights[1]
 
 
-def test_a_level_tells_strangers_from_people() -> None:
+def test_a_level_tells_strangers_from_users() -> None:
     scores: FloatArray = np.full((1, 6, 3), -5, dtype=np.float32)
     scores[0, [0, 1, 2, 3], [0, 1, 0, 1]] = 5
     trial = Trial(scores, np.array([0, 1, 0, 1, 2, 2]))
     assert 0 < level_of_strangers([trial], np.ones(1), 2) <= 5.1
 
 
-def test_whom_one_device_fits_well_is_not_given_to_another() -> None:
-    # The second device fits the first person a little better than the second, but that one is taken.
+def test_whom_one_client_fits_well_is_not_given_to_another() -> None:
+    # The second client fits the first user a little better than the second, but that one is taken.
     logits = np.array([[9.0, 0.0], [1.0, 0.0]])
     logs = one_to_one(logits, np.array([5, 5]), 2)
     assert logs[0].argmax() == 0 and logs[1].argmax() == 1
     np.testing.assert_allclose(np.exp(logs).sum(axis=1), 1)
 
 
-def test_one_stranger_may_have_any_number_of_devices() -> None:
+def test_one_stranger_may_have_any_number_of_clients() -> None:
     logits = np.array([[-9.0, -9.0, 0.0]] * 4 + [[9.0, 0.0, 0.0]])
     logs = one_to_one(logits, np.ones(5, dtype=np.int64), 2)
     assert logs.argmax(axis=1).tolist() == [2, 2, 2, 2, 0]

@@ -36,17 +36,17 @@ def test_the_insider_attributes_what_the_baseline_only_extracts(run: Path) -> No
     assert own >= same + 0.4
 
 
-def test_watermarks_are_learnt_and_the_watermark_of_a_device_moves_with_its_owners_secret(run: Path) -> None:
+def test_watermarks_are_learnt_and_the_watermark_of_a_client_moves_with_its_owners_secret(run: Path) -> None:
     trace, truth, prior = Trace.open(run / "trace"), Truth.load(run / "truth"), Prior.load(run / "prior")
     asked = Extract().ask(trace, truth, prior, np.random.default_rng(0))
     assert isinstance(asked.questions, RecordQuestions)
-    view, devices = View(run / "trace", INSIDER, injected=asked.injected), asked.questions.devices
+    view, clients = View(run / "trace", INSIDER, injected=asked.injected), asked.questions.clients
     marks = watermarks(view, asked.questions)
-    assert marks.shape == (trace.rounds + 1, len(devices))
+    assert marks.shape == (trace.rounds + 1, len(clients))
     assert (marks[-1] > marks[0] + 0.5).all()
-    held = followed(view, RECORDS.characters, "\n", [truth.secrets[truth.device_user[d]][0] for d in devices])
+    held = followed(view, RECORDS.characters, "\n", [truth.secrets[truth.client_user[d]][0] for d in clients])
     nearest = spearman(np.diff(marks, axis=0), np.diff(held, axis=0)).argmax(axis=0)
-    assert (nearest == np.arange(len(devices))).all()
+    assert (nearest == np.arange(len(clients))).all()
 
 
 def test_where_snapshots_are_missing_what_is_left_is_followed(run: Path) -> None:
@@ -75,7 +75,7 @@ def test_no_attack_is_given_the_watermarks_in_its_prior(run: Path) -> None:
 
 def test_a_run_without_watermarks_is_refused(tmp_path: Path) -> None:
     plain = write_secrets(tmp_path, 0, leak=True)
-    with pytest.raises(AttackError, match=r"nothing was placed in the data of 6 of 6 devices .* \[inject\]"):
+    with pytest.raises(AttackError, match=r"nothing was placed in the data of 6 of 6 clients .* \[inject\]"):
         play(Watermark(), INSIDER, plain, 0)
 
 

@@ -1,4 +1,4 @@
-"""What a device trains on: some of it, or all, other people's."""
+"""What a client trains on: some of it, or all, other users'."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_without_a_background_it_says_how_to_get_one(defence: Defence) -> None:
 
 
 def blobs(kinds: int, each: int, seed: int = 0) -> Examples:
-    """Pictures of a few kinds that are easily told apart, in a mixed order."""
+    """Images of a few kinds that are easily told apart, in a mixed order."""
     draw = np.random.default_rng(seed)
     kind = draw.permutation(np.repeat(np.arange(kinds), each))
     x = 0.02 * draw.random((len(kind), 1, 8, 8), dtype=np.float32)
@@ -108,7 +108,7 @@ def kinds(mixed: Examples) -> set[int]:
 
 
 @pytest.mark.parametrize(("background", "model", "defence"), CASES.values(), ids=CASES)
-def test_each_device_takes_from_one_kind_and_devices_from_different_ones(
+def test_each_client_takes_from_one_kind_and_clients_from_different_ones(
     background: Examples, model: Model, defence: ModeAugmentation
 ) -> None:
     ready = defence.on_background(background, model, PLAN, rng(3))

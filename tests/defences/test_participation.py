@@ -17,7 +17,7 @@ from fedleak.defences.dp_fedavg import DpFedAvg
 from fedleak.defences.dynamic_participation import DynamicParticipation
 from fedleak.defences.secure_aggregation import SecureAggregation
 from fedleak.defences.shuffle import Shuffle
-from fedleak.federation.federation import Device, Round, initial, train
+from fedleak.federation.federation import Client, Round, initial, train
 from fedleak.federation.hooks import Defence, hidden
 from fedleak.federation.model import Signature
 from fedleak.federation.models.mlp import Mlp
@@ -33,17 +33,17 @@ MODEL = Mlp(hidden=(6,)).build(Signature(Task.CLASSIFY, (5,), 3))
 PLAN = FederationPlan(rounds=12, fraction=0.5, batch=4, lr=0.1)
 
 
-def members(count: int = 8) -> list[Device]:
+def clients(count: int = 8) -> list[Client]:
     rng = np.random.default_rng(0)
     data = [Examples(x=rng.random((4 + n, 5), dtype=np.float32), y=rng.integers(0, 3, 4 + n)) for n in range(count)]
-    return [Device(f"d-{n:06x}", UserId(f"u{n}"), -1, mine) for n, mine in enumerate(data)]
+    return [Client(f"d-{n:06x}", UserId(f"u{n}"), -1, mine) for n, mine in enumerate(data)]
 
 
 def run(
-    *defences: Defence, plan: FederationPlan = PLAN, who: list[Device] | None = None, start: int = 0
+    *defences: Defence, plan: FederationPlan = PLAN, who: list[Client] | None = None, start: int = 0
 ) -> list[Round]:
     weights = None if not start else run(*defences, plan=plan, who=who)[start - 1].weights
-    return list(train(MODEL, who or members(), plan, defences, None, 3, start=start, weights=weights))
+    return list(train(MODEL, who or clients(), plan, defences, None, 3, start=start, weights=weights))
 
 
 def film(folder: Path, *defences: Defence) -> Path:
@@ -53,7 +53,7 @@ def film(folder: Path, *defences: Defence) -> Path:
         task=Task.CLASSIFY,
         model="mlp",
         layout=MODEL.layout,
-        devices=tuple(device.id for device in members()),
+        clients=tuple(client.id for client in clients()),
         shadow=(-1,) * 8,
         defences=tuple(to_dict(defence) for defence in defences),
         hidden=tuple(str(observation.name) for observation in hidden(defences)),
@@ -73,15 +73,15 @@ def flat(values: dict[str, FloatArray]) -> FloatArray:
 @settings(max_examples=10, deadline=None)
 def test_nobody_takes_part_more_often_than_allowed(at_most: int, share: float) -> None:
     rounds = run(DynamicParticipation(share=share, at_most=at_most), plan=replace(PLAN, fraction=1.0))
-    counts = Counter(int(device) for done in rounds for device in done.participants)
+    counts = Counter(int(client) for done in rounds for client in done.clients)
     assert max(counts.values(), default=0) <= at_most
     if share == 1:
         assert set(counts.values()) == {at_most}
 
 
-def test_devices_stay_out_of_as_many_rounds_as_they_like() -> None:
+def test_clients_stay_out_of_as_many_rounds_as_they_like() -> None:
     plan = replace(PLAN, rounds=60, fraction=1.0)
-    taking = [len(done.participants) for done in run(DynamicParticipation(share=0.3), plan=plan)]
+    taking = [len(done.clients) for done in run(DynamicParticipation(share=0.3), plan=plan)]
     assert np.mean(taking) == pytest.approx(0.3 * 8, abs=0.5)
     assert len(set(taking)) > 2
 
@@ -90,17 +90,17 @@ def test_who_left_stays_away_when_a_run_is_resumed() -> None:
     defence = DynamicParticipation(share=0.7, at_most=3)
     whole, rest = run(defence), run(defence, start=5)
     for a, b in zip(whole[5:], rest, strict=True):
-        np.testing.assert_array_equal(a.participants, b.participants)
+        np.testing.assert_array_equal(a.clients, b.clients)
         np.testing.assert_array_equal(a.weights["out"], b.weights["out"])
 
 
-def test_the_adversarys_own_devices_do_not_stay_away() -> None:
-    who = [replace(device, defended=n < 4) for n, device in enumerate(members())]
+def test_the_adversarys_own_clients_do_not_stay_away() -> None:
+    who = [replace(client, defended=n < 4) for n, client in enumerate(clients())]
     rounds = run(DynamicParticipation(at_most=1), plan=replace(PLAN, fraction=1.0), who=who)
-    assert [sorted(done.participants.tolist()) for done in rounds[1:]] == [[4, 5, 6, 7]] * 11
+    assert [sorted(done.clients.tolist()) for done in rounds[1:]] == [[4, 5, 6, 7]] * 11
 
 
-def test_a_shuffled_run_shows_the_server_no_device_twice_and_trains_the_same(tmp_path: Path) -> None:
+def test_a_shuffled_run_shows_the_server_no_client_twice_and_trains_the_same(tmp_path: Path) -> None:
     open_, shuffled = film(tmp_path / "open"), film(tmp_path / "shuffled", Shuffle())
     with_links, without = View(open_, SERVER).updates, View(shuffled, SERVER).updates
     assert len(set(with_links.handle.tolist())) == 8
@@ -115,7 +115,7 @@ def test_masked_sums_train_the_same_model_and_record_noise() -> None:
     open_, masked = run(), run(SecureAggregation(precision=30))
     np.testing.assert_allclose(flat(dict(masked[-1].weights)), flat(dict(open_[-1].weights)), atol=1e-5)
     for a, b in zip(open_, masked, strict=True):
-        np.testing.assert_array_equal(a.participants, b.participants)
+        np.testing.assert_array_equal(a.clients, b.clients)
         assert np.abs(np.corrcoef(a.updates["fc1"].ravel(), b.updates["fc1"].ravel())[0, 1]) < 0.4
         assert b.updates["fc1"].std() == pytest.approx(1 / np.sqrt(3), rel=0.2)
 
@@ -129,15 +129,15 @@ def test_who_drops_out_is_told_and_counts_for_nothing() -> None:
     rounds = run(SecureAggregation(dropout=0.4), plan=replace(PLAN, fraction=1.0, rounds=20))
     assert any(done.dropped for done in rounds)
     for done in rounds:
-        lost = {device for device, why in done.dropped if "secure-aggregation" in why}
-        assert len(lost) + len(done.participants) == 8
-        assert not lost & {f"d-{n:06x}" for n in done.participants}
-        assert all(len(rows) == len(done.participants) == len(done.sizes) for rows in done.updates.values())
+        lost = {client for client, why in done.dropped if "secure-aggregation" in why}
+        assert len(lost) + len(done.clients) == 8
+        assert not lost & {f"d-{n:06x}" for n in done.clients}
+        assert all(len(rows) == len(done.clients) == len(done.sizes) for rows in done.updates.values())
 
 
 def test_a_round_with_too_few_left_moves_nothing() -> None:
     first, *_ = run(SecureAggregation(threshold=5))
-    assert len(first.participants) == 0
+    assert len(first.clients) == 0
     assert all((values == 0).all() for values in first.aggregate.values())
     assert len(first.dropped) == 4
 

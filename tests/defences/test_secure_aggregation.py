@@ -71,7 +71,7 @@ def test_a_masked_update_is_uniform_whatever_it_hides() -> None:
         assert np.abs(np.corrcoef(*added.seen["a"])).min() < 0.05
 
 
-def test_what_a_device_hides_does_not_show_in_its_message() -> None:
+def test_what_a_client_hides_does_not_show_in_its_message() -> None:
     """With the same masks two different updates look unrelated to themselves: only the difference would show."""
     rng = np.random.default_rng(0)
     updates: Params = {"a": rng.normal(size=(5, 4000)).astype(np.float32)}

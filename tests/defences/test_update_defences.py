@@ -89,7 +89,7 @@ def test_local_noise_is_measured_by_the_clip_whatever_the_update(scale: float) -
 
 @given(st.integers(1, 30))
 @settings(max_examples=20)
-def test_server_noise_is_measured_by_what_one_device_can_change_in_the_mean(count: int) -> None:
+def test_server_noise_is_measured_by_what_one_client_can_change_in_the_mean(count: int) -> None:
     defence = DpFedAvg(noise=0.5, clip=2.0, where="server")
     before = update(0, 1e3)
     assert np.linalg.norm(flat(defence.on_update(before, rng()))) <= 2.0

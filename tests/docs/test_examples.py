@@ -53,7 +53,7 @@ def test_the_defence_sends_signs_only() -> None:
     assert defence.on_update(update, rng_for(0))["out"].tolist() == [0.5, -0.5, 0.0, 0.5]
 
 
-def test_the_data_set_makes_the_same_people_from_the_same_seed() -> None:
+def test_the_data_set_makes_the_same_users_from_the_same_seed() -> None:
     walkers: Any = import_module("my_dataset").Walkers()
     first, again, other = (prepare(walkers, PopulationPlan(), seed) for seed in (0, 0, 1))
     assert len(first.shares) == 12
@@ -95,12 +95,12 @@ def test_plugins_are_found_by_the_entry_points_that_contributing_shows(tmp_path:
         "sign-only",
     ]
     undefended = next(score for score in scores if score.metric == "ap" and score.defence is None)
-    assert undefended.low > undefended.chance  # people of the example do have a gait of their own
+    assert undefended.low > undefended.chance  # users of the example do have a gait of their own
 
 
 def test_an_audit_runs_from_python(tmp_path: Path) -> None:
     printed = run(EXAMPLES / "audit_from_python.py", "out", cwd=tmp_path).splitlines()
-    assert [line.split(" | ")[0] for line in printed] == ["people's own data", "iid"]
+    assert [line.split(" | ")[0] for line in printed] == ["users' own data", "iid"]
     assert "leaks:" in printed[0]
     assert (tmp_path / "out" / "report.html").exists()
 

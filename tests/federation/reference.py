@@ -55,7 +55,7 @@ class PlainNormed(nn.Module):
 
 
 class PlainMobileNet(nn.Module):
-    """Three blocks at a quarter of the width; the stem and the second block halve the picture."""
+    """Three blocks at a quarter of the width; the stem and the second block halve the image."""
 
     def __init__(self, channels: int, outputs: int) -> None:
         super().__init__()

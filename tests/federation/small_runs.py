@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from fedleak.core import FloatArray, Params, Task, UserId
-from fedleak.federation.federation import Device, Round, train
+from fedleak.federation.federation import Client, Round, train
 from fedleak.federation.hooks import Defence
 from fedleak.federation.model import Model, Signature, Tensors
 from fedleak.federation.models.mlp import Mlp
@@ -29,14 +29,14 @@ def some(n: int, rng: np.random.Generator) -> Examples:
     return Examples(x=rng.random((n, 5), dtype=np.float32), y=rng.integers(0, 3, n))
 
 
-def some_devices() -> tuple[Device, ...]:
-    """Six devices of one person each, of which each holds another number of examples."""
+def some_clients() -> tuple[Client, ...]:
+    """Six clients of one user each, of which each holds another number of examples."""
     rng = np.random.default_rng(0)
-    return tuple(Device(f"d-{i:06x}", UserId(f"u{i}"), -1, some(n, rng)) for i, n in enumerate(SIZES))
+    return tuple(Client(f"d-{i:06x}", UserId(f"u{i}"), -1, some(n, rng)) for i, n in enumerate(SIZES))
 
 
 def run(
-    model: Model, few: Sequence[Device], *defences: Defence, plan: FederationPlan = PLAN, **more: Any
+    model: Model, few: Sequence[Client], *defences: Defence, plan: FederationPlan = PLAN, **more: Any
 ) -> list[Round]:
     return list(train(model, few, plan, defences, more.pop("background", None), 1, **more))
 
@@ -44,7 +44,7 @@ def run(
 def same(a: Round, b: Round) -> bool:
     """Whether two rounds are the same to the byte."""
     parts: list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]] = [
-        (a.participants, b.participants),
+        (a.clients, b.clients),
         (a.sizes, b.sizes),
     ]
     for mine, others in ((a.updates, b.updates), (a.aggregate, b.aggregate), (a.weights, b.weights)):

@@ -21,7 +21,7 @@ from fedleak.plan.plan import FederationPlan
 
 PLAN = FederationPlan(batch=10)
 TRAINING = Training(
-    rounds=10, most=5, devices=40, selected=4, fresh=True, equal=True, epochs=1, batch=10, sizes=(30, 80)
+    rounds=10, most=5, clients=40, selected=4, fresh=True, equal=True, epochs=1, batch=10, sizes=(30, 80)
 )
 
 

@@ -12,14 +12,14 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import PlainCnn, PlainLm, PlainMlp
-from small_runs import PLAN, run, same, small_model, some_devices
+from small_runs import PLAN, run, same, small_model, some_clients
 from torch import nn
 
 from fedleak.core import FloatArray, Task, UserId
 from fedleak.defences.dp_sgd import DpSgd
 from fedleak.federation.engines.batches import Pool, poisson_schedule, steps_of
 from fedleak.federation.engines.embedded import Embedded
-from fedleak.federation.federation import Device
+from fedleak.federation.federation import Client
 from fedleak.federation.hooks import Defence
 from fedleak.federation.model import Architecture, Model, Signature
 from fedleak.federation.models.char_lm import CharLm
@@ -35,8 +35,8 @@ SETTINGS = FederationPlan(rounds=1, fraction=1.0, batch=4, lr=0.5, epochs=2)
 CLASSES, LENGTH, WORDS = 3, 6, 9
 
 
-def rngs(stage: str, device: int) -> np.random.Generator:
-    return np.random.default_rng([device, *stage.encode()])
+def rngs(stage: str, client: int) -> np.random.Generator:
+    return np.random.default_rng([client, *stage.encode()])
 
 
 def texts(n: int) -> Examples:
@@ -45,7 +45,7 @@ def texts(n: int) -> Examples:
     return Examples(x=x)
 
 
-def pictures(n: int) -> Examples:
+def images(n: int) -> Examples:
     rng = np.random.default_rng(n)
     return Examples(x=rng.random((n, 1, 8, 8), dtype=np.float32), y=rng.integers(0, CLASSES, n))
 
@@ -71,7 +71,7 @@ def slow(
     forward: Callable[[dict[str, torch.Tensor], torch.Tensor], torch.Tensor],
     start: dict[str, FloatArray],
     data: Examples,
-    device: int,
+    client: int,
     defence: DpSgd,
 ) -> dict[str, FloatArray]:
     """Algorithm 1 of Abadi et al. (2016), example by example, written apart from the engine."""
@@ -80,7 +80,7 @@ def slow(
         for layer in model.layout
         for tensor, shape in layer.tensors
     }
-    drawing, noising = rngs("batches", device), rngs("on_sum/0", device)
+    drawing, noising = rngs("batches", client), rngs("on_sum/0", client)
     batch = min(SETTINGS.batch, len(data))
     batches = [
         np.flatnonzero(drawing.random(len(data)) < batch / len(data))
@@ -110,11 +110,11 @@ def slow(
     }
 
 
-PICTURES = Signature(Task.CLASSIFY, (1, 8, 8), CLASSES)
+IMAGES = Signature(Task.CLASSIFY, (1, 8, 8), CLASSES)
 TEXTS = Signature(Task.NEXT_TOKEN, (LENGTH,), WORDS)
 CASES: dict[str, tuple[Architecture, Signature, nn.Module | None]] = {
-    "mlp": (Mlp(hidden=(7,)), PICTURES, PlainMlp(64, 7, CLASSES)),
-    "cnn": (Cnn(channels=(8, 16), hidden=32), PICTURES, PlainCnn(1, 8, CLASSES, 3)),
+    "mlp": (Mlp(hidden=(7,)), IMAGES, PlainMlp(64, 7, CLASSES)),
+    "cnn": (Cnn(channels=(8, 16), hidden=32), IMAGES, PlainCnn(1, 8, CLASSES, 3)),
     "word-lm": (WordLm(embedding=5, hidden=6), TEXTS, PlainLm(WORDS, 5, 6)),
     "char-lm": (CharLm(embedding=5, hidden=6, layers=2), TEXTS, None),
     "transformer": (Transformer(width=8, heads=2), TEXTS, None),
@@ -127,7 +127,7 @@ def test_it_trains_like_a_loop_over_single_examples(
     architecture: Architecture, signature: Signature, module: nn.Module | None, clip: float
 ) -> None:
     model = architecture.build(signature)
-    data = [(texts if signature is TEXTS else pictures)(n) for n in (11, 3, 8)]
+    data = [(texts if signature is TEXTS else images)(n) for n in (11, 3, 8)]
     defence = DpSgd(noise=0.02 / clip, clip=clip)  # the same noise, so that none of the two loses its way in it
     start = dict(model.init(np.random.default_rng(0)))
     engine = Embedded(
@@ -135,8 +135,8 @@ def test_it_trains_like_a_loop_over_single_examples(
     )
     fast = engine.updates(start, [2, 0, 1], rngs)
     forward = forwarded(model) if module is None else through(module)
-    for row, device in enumerate([2, 0, 1]):
-        wanted = slow(model, forward, start, data[device], device, defence)
+    for row, client in enumerate([2, 0, 1]):
+        wanted = slow(model, forward, start, data[client], client, defence)
         for name, values in wanted.items():
             np.testing.assert_allclose(fast[name][row].numpy(), values, atol=3e-5, rtol=2e-3)
 
@@ -145,7 +145,7 @@ def test_a_model_of_ones_own_is_clipped_example_by_example() -> None:
     def make(signature: Signature) -> nn.Module:
         return nn.Sequential(nn.Flatten(), nn.Linear(64, CLASSES))
 
-    model, data, defence = wrap(make, PICTURES), pictures(9), DpSgd(noise=0.1, clip=0.1)
+    model, data, defence = wrap(make, IMAGES), images(9), DpSgd(noise=0.1, clip=0.1)
     start = dict(model.init(np.random.default_rng(0)))
     fast = Embedded(model, Task.CLASSIFY, SETTINGS, Pool.of([data], ["a"]), [defence], defended=[True]).updates(
         start, [0], rngs
@@ -179,7 +179,7 @@ def test_one_example_changes_a_step_by_no_more_than_the_clip(size: int, clip: fl
 def test_poisson_batches_draw_each_example_on_its_own_and_never_anothers(
     size: int, batch: int, epochs: int, seed: int
 ) -> None:
-    pool = Pool.of([pictures(size), pictures(5)], ["a", "b"])
+    pool = Pool.of([images(size), images(5)], ["a", "b"])
     found = poisson_schedule(pool, [0], batch, epochs, [np.random.default_rng(seed)])
     assert len(found.rows) == steps_of(size, batch, epochs) == len(found.active)
     for rows, share, width in zip(found.rows[:, 0], found.share[:, 0], found.width, strict=True):
@@ -191,25 +191,25 @@ def test_poisson_batches_draw_each_example_on_its_own_and_never_anothers(
 
 
 def test_poisson_batches_have_the_planned_size_on_average_and_vary() -> None:
-    pool = Pool.of([pictures(40)], ["a"])
+    pool = Pool.of([images(40)], ["a"])
     found = poisson_schedule(pool, [0], 10, 500, [np.random.default_rng(0)])
     sizes = (found.share[:, 0] > 0).sum(1).numpy()
     assert sizes.mean() == pytest.approx(10, abs=0.3)
     assert sizes.std() == pytest.approx(np.sqrt(40 * 0.25 * 0.75), rel=0.1)
 
 
-def test_devices_that_do_not_defend_train_as_without_it_and_others_on_their_own() -> None:
-    model, few = small_model(), some_devices()
-    mixed = tuple(replace(device, defended=place % 2 == 0) for place, device in enumerate(few))
+def test_clients_that_do_not_defend_train_as_without_it_and_others_on_their_own() -> None:
+    model, few = small_model(), some_clients()
+    mixed = tuple(replace(client, defended=place % 2 == 0) for place, client in enumerate(few))
     plan = replace(PLAN, fraction=1.0)
     plain, changed = run(model, few, plan=plan)[0], run(model, mixed, DpSgd(noise=1.0), plan=plan)[0]
-    for row, device in enumerate(plain.participants):
+    for row, client in enumerate(plain.clients):
         alike = all(np.allclose(plain.updates[n][row], changed.updates[n][row], atol=1e-6) for n in plain.updates)
-        assert alike is not mixed[device].defended
+        assert alike is not mixed[client].defended
 
 
 def test_it_repeats_itself_on_two_workers_and_when_resumed() -> None:
-    few, defences = some_devices(), [DpSgd(noise=0.5)]
+    few, defences = some_clients(), [DpSgd(noise=0.5)]
     model = small_model()
     model.group = 2
     plan = replace(PLAN, fraction=1.0)
@@ -221,7 +221,7 @@ def test_it_repeats_itself_on_two_workers_and_when_resumed() -> None:
 
 def test_dropout_and_clipping_of_examples_go_together() -> None:
     model = CharLm(embedding=4, hidden=6, dropout=0.3).build(TEXTS)
-    devices = [Device(f"d-{n}", UserId(f"u{n}"), -1, texts(size)) for n, size in enumerate((9, 4))]
+    clients = [Client(f"d-{n}", UserId(f"u{n}"), -1, texts(size)) for n, size in enumerate((9, 4))]
     defence: Defence = DpSgd(noise=0.1)
-    first, again = (run(model, devices, defence, plan=SETTINGS) for _ in range(2))
+    first, again = (run(model, clients, defence, plan=SETTINGS) for _ in range(2))
     assert same(first[0], again[0])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedleak.core import Params, Task, UserId
-from fedleak.federation.federation import Device, train
+from fedleak.federation.federation import Client, train
 from fedleak.federation.model import Architecture, Signature
 from fedleak.federation.models.char_lm import CharLm
 from fedleak.federation.models.transformer import Transformer
@@ -22,11 +22,11 @@ PAIRS: dict[str, tuple[Architecture, Architecture]] = {
 def trained(architecture: Architecture, workers: int = 1) -> Params:
     rng = np.random.default_rng(0)
     texts = [Examples(x=rng.integers(1, 9, (size, 7))) for size in (9, 4)]
-    devices = [Device(f"d-{n}", UserId(f"u{n}"), -1, text) for n, text in enumerate(texts)]
+    clients = [Client(f"d-{n}", UserId(f"u{n}"), -1, text) for n, text in enumerate(texts)]
     model = architecture.build(Signature(Task.NEXT_TOKEN, (7,), 9))
     model.group = 1  # something for a second worker to do
     plan = FederationPlan(rounds=3, fraction=1.0, batch=4)
-    return list(train(model, devices, plan, (), None, 0, workers=workers))[-1].weights
+    return list(train(model, clients, plan, (), None, 0, workers=workers))[-1].weights
 
 
 @pytest.mark.parametrize(("plain", "dropping"), PAIRS.values(), ids=PAIRS)

@@ -109,8 +109,8 @@ def _one_thread() -> Iterator[None]:
         yield
 
 
-def generator(stage: str, device: int) -> np.random.Generator:
-    return np.random.default_rng([device, len(stage)])
+def generator(stage: str, client: int) -> np.random.Generator:
+    return np.random.default_rng([client, len(stage)])
 
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
@@ -126,9 +126,9 @@ def test_grouped_clients_end_where_a_plain_loop_over_clients_ends(case: Case, se
     model.group = 4  # two groups, so that their rows must be put back in the order asked for
     engine = Embedded(model, signature.task, settings, Pool.of(data, [str(i) for i in range(len(data))]))
     found = engine.updates(weights, chosen, generator)
-    for row, device in enumerate(chosen):
+    for row, client in enumerate(chosen):
         expected = client_update(
-            plain(), model.layout, weights, data[device], signature.task, settings, generator("batches", device)
+            plain(), model.layout, weights, data[client], signature.task, settings, generator("batches", client)
         )
         for layer in model.layout:
             # Adam divides by the gradient's size, which makes rounding visible where a gradient is nearly zero.
@@ -206,10 +206,10 @@ def test_a_clients_update_does_not_depend_on_whom_it_is_computed_with(sizes: lis
     pool = Pool.of(data, [str(i) for i in range(len(sizes))])
     engine = Embedded(model, Task.CLASSIFY, FederationPlan(batch=4, lr=0.01, optimizer=optimizer), pool)
     together = engine.updates(weights, range(len(sizes)), generator)
-    for device in range(len(sizes)):
-        alone = engine.updates(weights, [device], generator)
+    for client in range(len(sizes)):
+        alone = engine.updates(weights, [client], generator)
         for name in alone:
-            torch.testing.assert_close(together[name][device], alone[name][0], rtol=1e-3, atol=1e-5)
+            torch.testing.assert_close(together[name][client], alone[name][0], rtol=1e-3, atol=1e-5)
 
 
 def test_torchs_number_of_threads_is_put_back() -> None:

@@ -1,4 +1,4 @@
-"""The loop of rounds: devices, selection, averaging, faults, resume."""
+"""The loop of rounds: clients, selection, averaging, faults, resume."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 from sklearn.datasets import load_digits
-from small_runs import PLAN, SIZES, Everything, run, same, small_model, some, some_devices
+from small_runs import PLAN, SIZES, Everything, run, same, small_model, some, some_clients
 
 from fedleak.core import Task, UserId
 from fedleak.errors import DataError, TrainingError
-from fedleak.federation.federation import Device, devices, initial, train
+from fedleak.federation.federation import Client, initial, make_clients, train
 from fedleak.federation.model import Model, Signature
 from fedleak.federation.models.cnn import Cnn
 from fedleak.federation.models.mlp import Mlp
@@ -28,14 +28,14 @@ def model() -> Model:
 
 
 @pytest.fixture
-def few() -> tuple[Device, ...]:
-    return some_devices()
+def few() -> tuple[Client, ...]:
+    return some_clients()
 
 
-def test_each_user_gets_an_anonymous_and_a_shadow_device_in_an_order_that_says_nothing() -> None:
+def test_each_user_gets_an_anonymous_and_a_shadow_client_in_an_order_that_says_nothing() -> None:
     rng = np.random.default_rng(0)
     shares = [Share(User(UserId(f"u{i}"), some(4, rng)), some(2, rng), some(3, rng)) for i in range(40)]
-    found = devices(shares, 5)
+    found = make_clients(shares, 5)
     assert len({d.id for d in found}) == len(found) == 80
     for candidate, share in enumerate(shares):
         mine = sorted((d for d in found if d.user == share.user.id), key=lambda d: d.shadow)
@@ -48,15 +48,15 @@ def test_each_user_gets_an_anonymous_and_a_shadow_device_in_an_order_that_says_n
     assert place != sorted(range(0, 80, 2)) and place != list(range(40))
     assert abs(np.corrcoef(users, np.arange(80))[0, 1]) < 0.4
     assert abs(np.corrcoef(users, names)[0, 1]) < 0.4
-    assert devices(shares, 5) == found
-    assert [d.id for d in devices(shares, 6)] != [d.id for d in found]
+    assert make_clients(shares, 5) == found
+    assert [d.id for d in make_clients(shares, 6)] != [d.id for d in found]
 
 
-def test_the_server_moves_by_the_mean_weighted_by_examples(model: Model, few: tuple[Device, ...]) -> None:
+def test_the_server_moves_by_the_mean_weighted_by_examples(model: Model, few: tuple[Client, ...]) -> None:
     before = initial(model, 1)
     for round_ in run(model, few):
-        assert len(round_.participants) == 3
-        assert round_.sizes.tolist() == [SIZES[d] for d in round_.participants]
+        assert len(round_.clients) == 3
+        assert round_.sizes.tolist() == [SIZES[d] for d in round_.clients]
         for name, rows in round_.updates.items():
             expected = sum(n * row.astype(np.float64) for n, row in zip(round_.sizes, rows, strict=True))
             np.testing.assert_allclose(round_.aggregate[name], expected / round_.sizes.sum(), atol=1e-6)
@@ -64,7 +64,7 @@ def test_the_server_moves_by_the_mean_weighted_by_examples(model: Model, few: tu
         before = round_.weights
 
 
-def test_weighting_can_be_equal(model: Model, few: tuple[Device, ...]) -> None:
+def test_weighting_can_be_equal(model: Model, few: tuple[Client, ...]) -> None:
     for round_ in run(model, few, plan=replace(PLAN, weighting="equal")):
         for name, rows in round_.updates.items():
             np.testing.assert_allclose(round_.aggregate[name], rows.mean(0), atol=1e-6)
@@ -75,31 +75,31 @@ def test_an_update_worked_out_by_hand() -> None:
     model = Mlp(hidden=(1,)).build(Signature(Task.CLASSIFY, (1,), 2))
     start = {"fc1": np.array([1.0, 0.0], np.float32), "out": np.zeros(4, np.float32)}
     one, three = (Examples(x=np.full((n, 1), x, np.float32), y=np.zeros(n, np.int64)) for n, x in ((1, 2.0), (3, 4.0)))
-    pair = [Device("d-1", UserId("a"), -1, one), Device("d-2", UserId("b"), -1, three)]
+    pair = [Client("d-1", UserId("a"), -1, one), Client("d-2", UserId("b"), -1, three)]
     plan = FederationPlan(rounds=1, fraction=1.0, batch=10, lr=1.0)
     (round_,) = train(model, pair, plan, (), None, 1, weights=start)
-    by_device = dict(zip(round_.participants.tolist(), round_.updates["out"].tolist(), strict=True))
-    assert by_device == {0: [1.0, -1.0, 0.5, -0.5], 1: [2.0, -2.0, 0.5, -0.5]}
+    by_client = dict(zip(round_.clients.tolist(), round_.updates["out"].tolist(), strict=True))
+    assert by_client == {0: [1.0, -1.0, 0.5, -0.5], 1: [2.0, -2.0, 0.5, -0.5]}
     assert round_.aggregate["out"].tolist() == [1.75, -1.75, 0.5, -0.5]
     assert round_.weights["out"].tolist() == [1.75, -1.75, 0.5, -0.5]
 
 
 def test_the_number_selected_is_the_floor_of_the_share_and_at_least_one(model: Model) -> None:
     rng = np.random.default_rng(0)
-    hundred = [Device(f"d-{i}", UserId(str(i)), -1, some(2, rng)) for i in range(100)]
+    hundred = [Client(f"d-{i}", UserId(str(i)), -1, some(2, rng)) for i in range(100)]
     for fraction, expected in ((0.29, 29), (0.001, 1), (0.999, 99), (1.0, 100)):
         (round_,) = run(model, hundred, plan=replace(PLAN, rounds=1, fraction=fraction))
-        assert len(set(round_.participants.tolist())) == expected
+        assert len(set(round_.clients.tolist())) == expected
 
 
-def test_selection_differs_between_rounds_and_its_order_is_not_sorted(model: Model, few: tuple[Device, ...]) -> None:
-    chosen = [r.participants.tolist() for r in run(model, few, plan=replace(PLAN, rounds=8, fraction=1.0))]
+def test_selection_differs_between_rounds_and_its_order_is_not_sorted(model: Model, few: tuple[Client, ...]) -> None:
+    chosen = [r.clients.tolist() for r in run(model, few, plan=replace(PLAN, rounds=8, fraction=1.0))]
     assert all(sorted(c) == list(range(6)) for c in chosen)
     assert len({tuple(c) for c in chosen}) > 4
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-def test_two_workers_yield_the_bytes_of_one(few: tuple[Device, ...], model: Model, optimizer: Any) -> None:
+def test_two_workers_yield_the_bytes_of_one(few: tuple[Client, ...], model: Model, optimizer: Any) -> None:
     plan = replace(PLAN, fraction=1.0, optimizer=optimizer)
     model.group = 2  # three groups, to be shared by two threads
     for a, b in zip(run(model, few, plan=plan), run(model, few, plan=plan, workers=2), strict=True):
@@ -109,8 +109,8 @@ def test_two_workers_yield_the_bytes_of_one(few: tuple[Device, ...], model: Mode
 def test_two_workers_yield_the_bytes_of_one_for_convolutions_whatever_torchs_threads() -> None:
     model = Cnn().build(Signature(Task.CLASSIFY, (1, 28, 28), 10))
     rng = np.random.default_rng(0)
-    people = [
-        Device(
+    users = [
+        Client(
             f"d-{i}", UserId(str(i)), -1, Examples(x=rng.random((25, 1, 28, 28), np.float32), y=rng.integers(0, 10, 25))
         )
         for i in range(12)
@@ -122,14 +122,14 @@ def test_two_workers_yield_the_bytes_of_one_for_convolutions_whatever_torchs_thr
     try:
         for threads, workers in ((1, 1), (2, 1), (1, 2), (2, 2)):
             torch.set_num_threads(threads)
-            runs.append(run(model, people, plan=plan, workers=workers))
+            runs.append(run(model, users, plan=plan, workers=workers))
             assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)
     assert all(same(a, b) for other in runs[1:] for a, b in zip(runs[0], other, strict=True))
 
 
-def test_a_resumed_run_yields_the_bytes_of_an_uninterrupted_one(model: Model, few: tuple[Device, ...]) -> None:
+def test_a_resumed_run_yields_the_bytes_of_an_uninterrupted_one(model: Model, few: tuple[Client, ...]) -> None:
     everything = Everything()
     plan = replace(PLAN, rounds=6)
     whole = run(model, few, everything, plan=plan)
@@ -138,10 +138,10 @@ def test_a_resumed_run_yields_the_bytes_of_an_uninterrupted_one(model: Model, fe
     assert all(same(a, b) for a, b in zip(whole[4:], rest, strict=True))
 
 
-def test_fresh_data_is_everybodys_dealt_out_again_each_round(few: tuple[Device, ...], model: Model) -> None:
+def test_fresh_data_is_everybodys_dealt_out_again_each_round(few: tuple[Client, ...], model: Model) -> None:
     plan = replace(PLAN, fraction=1.0, rounds=6)
     fresh = run(model, few, plan=plan, fresh_data=True)
-    sizes = {tuple(one.sizes[np.argsort(one.participants)].tolist()) for one in fresh}
+    sizes = {tuple(one.sizes[np.argsort(one.clients)].tolist()) for one in fresh}
     assert len(sizes) > 1, "how much a client has is not repeated either"
     assert {tuple(sorted(row)) for row in sizes} == {tuple(sorted(SIZES))}
     same = run(model, few, plan=plan)
@@ -149,38 +149,38 @@ def test_fresh_data_is_everybodys_dealt_out_again_each_round(few: tuple[Device, 
     resumed = run(model, few, plan=plan, fresh_data=True, start=3, weights=fresh[2].weights)
     for one, other in zip(fresh[3:], resumed, strict=True):
         assert (one.updates["out"] == other.updates["out"]).all()
-    assert (few[0].data.x == some_devices()[0].data.x).all(), "the devices' own data is left as it is"
+    assert (few[0].data.x == some_clients()[0].data.x).all(), "the clients' own data is left as it is"
 
 
-def test_resuming_without_weights_is_refused(model: Model, few: tuple[Device, ...]) -> None:
+def test_resuming_without_weights_is_refused(model: Model, few: tuple[Client, ...]) -> None:
     with pytest.raises(ValueError, match="weights"):
         run(model, few, start=2)
 
 
-def test_another_seed_is_another_run(model: Model, few: tuple[Device, ...]) -> None:
+def test_another_seed_is_another_run(model: Model, few: tuple[Client, ...]) -> None:
     one, two = (next(iter(train(model, few, PLAN, (), None, seed))) for seed in (1, 2))
     assert not np.array_equal(one.weights["out"], two.weights["out"])
 
 
 @pytest.fixture
-def poisoned(few: tuple[Device, ...]) -> tuple[Device, ...]:
+def poisoned(few: tuple[Client, ...]) -> tuple[Client, ...]:
     bad = Examples(x=np.full((4, 5), np.inf, dtype=np.float32), y=np.zeros(4, dtype=np.int64))
     return (*few[:2], replace(few[2], data=bad), *few[3:])
 
 
-def test_nan_stops_the_run_and_names_device_round_and_remedies(model: Model, poisoned: tuple[Device, ...]) -> None:
+def test_nan_stops_the_run_and_names_client_round_and_remedies(model: Model, poisoned: tuple[Client, ...]) -> None:
     with pytest.raises(TrainingError) as caught:
         run(model, poisoned, plan=replace(PLAN, fraction=1.0))
     for part in ("round 1", "d-000002", "fc1", "lr", "clip", 'on_nan = "skip"'):
         assert part in str(caught.value)
 
 
-def test_nan_can_be_skipped_and_the_others_are_unharmed(model: Model, poisoned: tuple[Device, ...]) -> None:
+def test_nan_can_be_skipped_and_the_others_are_unharmed(model: Model, poisoned: tuple[Client, ...]) -> None:
     plan = replace(PLAN, fraction=1.0, on_nan="skip")
     for round_ in run(model, poisoned, plan=plan):
-        assert [device for device, _ in round_.dropped] == ["d-000002"]
+        assert [client for client, _ in round_.dropped] == ["d-000002"]
         assert "NaN" in round_.dropped[0][1]
-        assert 2 not in round_.participants and len(round_.participants) == 5
+        assert 2 not in round_.clients and len(round_.clients) == 5
         for name, rows in round_.updates.items():
             assert rows.shape[0] == len(round_.sizes) == 5
             assert np.isfinite(rows).all()
@@ -188,22 +188,22 @@ def test_nan_can_be_skipped_and_the_others_are_unharmed(model: Model, poisoned: 
             np.testing.assert_allclose(round_.aggregate[name], expected, atol=1e-6)
 
 
-def test_when_every_update_is_dropped_the_model_stays(model: Model, poisoned: tuple[Device, ...]) -> None:
+def test_when_every_update_is_dropped_the_model_stays(model: Model, poisoned: tuple[Client, ...]) -> None:
     plan = replace(PLAN, rounds=2, fraction=1.0, on_nan="skip")
     for round_ in run(model, poisoned[2:3], plan=plan):
-        assert len(round_.participants) == 0 and len(round_.dropped) == 1
+        assert len(round_.clients) == 0 and len(round_.dropped) == 1
         for name, values in initial(model, 1).items():
             assert round_.weights[name].tobytes() == values.tobytes()
             assert round_.updates[name].shape == (0, values.size)
 
 
-def test_a_device_without_examples_is_named(model: Model, few: tuple[Device, ...]) -> None:
+def test_a_client_without_examples_is_named(model: Model, few: tuple[Client, ...]) -> None:
     empty = replace(few[1], data=few[1].data.take([]))
     with pytest.raises(DataError, match="d-000001"):
         run(model, (few[0], empty))
 
 
-def test_missing_labels_are_explained(model: Model, few: tuple[Device, ...]) -> None:
+def test_missing_labels_are_explained(model: Model, few: tuple[Client, ...]) -> None:
     bare = replace(few[1], data=Examples(x=few[1].data.x))
     with pytest.raises(DataError, match=r"d-000001.*without labels"):
         run(model, (few[0], bare))
@@ -215,9 +215,9 @@ def test_a_federation_learns_the_digits() -> None:
     digits = load_digits()
     x, y = (digits.images / 16).astype(np.float32)[:, None], digits.target.astype(np.int64)
     pool, test = (Examples(x=x[rows], y=y[rows]) for rows in (slice(0, 1400), slice(1400, None)))
-    people = [Device(f"d-{i}", UserId(str(i)), -1, pool.take(slice(i * 70, i * 70 + 70))) for i in range(20)]
+    users = [Client(f"d-{i}", UserId(str(i)), -1, pool.take(slice(i * 70, i * 70 + 70))) for i in range(20)]
     model = Cnn().build(Signature(Task.CLASSIFY, (1, 8, 8), 10))
     plan = FederationPlan(rounds=30, fraction=0.5, batch=10, lr=0.3)
-    *_, last = train(model, people, plan, (), None, 1)
+    *_, last = train(model, users, plan, (), None, 1)
     assert chance(pool, test, Task.CLASSIFY) < 0.15
     assert evaluate(model, last.weights, test, Task.CLASSIFY) > 0.7

@@ -6,15 +6,15 @@ from fedleak.federation.generator import Generator
 
 
 @pytest.mark.parametrize("shape", [(1, 28, 28), (1, 8, 8), (1, 64, 64), (3, 32, 20)])
-def test_pictures_have_the_wanted_shape_and_range(shape: tuple[int, ...]) -> None:
+def test_images_have_the_wanted_shape_and_range(shape: tuple[int, ...]) -> None:
     generator = Generator(shape, 4, 0.1, np.random.default_rng(0))
-    pictures = generator.draw(torch.arange(4), np.random.default_rng(1)).detach()
-    assert pictures.shape == (4, *shape)
-    assert float(pictures.min()) >= 0 and float(pictures.max()) <= 1
+    images = generator.draw(torch.arange(4), np.random.default_rng(1)).detach()
+    assert images.shape == (4, *shape)
+    assert float(images.min()) >= 0 and float(images.max()) <= 1
 
 
 def test_before_training_noise_says_more_than_the_category() -> None:
-    # A generator that begins with one picture of each class ends with one: noise that does nothing is never learnt.
+    # A generator that begins with one image of each class ends with one: noise that does nothing is never learnt.
     generator = Generator((1, 28, 28), 10, 0.25, np.random.default_rng(0))
     with torch.no_grad():
         drawn = generator.draw(torch.arange(10).repeat(20), np.random.default_rng(1)).reshape(20, 10, -1)

@@ -9,10 +9,10 @@ from typing import ClassVar
 import numpy as np
 import pytest
 import torch
-from small_runs import PLAN, Everything, run, same, small_model, some, some_devices
+from small_runs import PLAN, Everything, run, same, small_model, some, some_clients
 
 from fedleak.core import Params, UserId
-from fedleak.federation.federation import Device, defended, devices, initial
+from fedleak.federation.federation import Client, defended, initial, make_clients
 from fedleak.federation.hooks import Defence
 from fedleak.federation.model import Model, Tensors
 from fedleak.population.population import Examples, Share, User
@@ -24,8 +24,8 @@ def model() -> Model:
 
 
 @pytest.fixture
-def few() -> tuple[Device, ...]:
-    return some_devices()
+def few() -> tuple[Client, ...]:
+    return some_clients()
 
 
 # Each of these acts at one hook, in a way whose effect on the record can be told.
@@ -95,66 +95,66 @@ class StayAway(Defence):
         return [] if len(past) + 1 < self.until else selected[:1]
 
 
-def test_on_data_changes_what_each_device_trains_on(model: Model, few: tuple[Device, ...]) -> None:
+def test_on_data_changes_what_each_client_trains_on(model: Model, few: tuple[Client, ...]) -> None:
     background = some(5, np.random.default_rng(9))
     for round_ in run(model, few, Shorten(), background=background):
         assert set(round_.sizes.tolist()) == {3}
 
 
-def test_on_model_changes_the_model(model: Model, few: tuple[Device, ...]) -> None:
+def test_on_model_changes_the_model(model: Model, few: tuple[Client, ...]) -> None:
     first, *_ = run(model, few, Ones())
     for name, values in first.weights.items():
         np.testing.assert_array_equal(values, 1 + first.aggregate[name])
     assert isinstance(defended(model, [Ones()]), Frozen)
 
 
-def test_on_step_changes_the_gradients(model: Model, few: tuple[Device, ...]) -> None:
+def test_on_step_changes_the_gradients(model: Model, few: tuple[Client, ...]) -> None:
     for round_ in run(model, few, ConstantGradient()):
         for rows in round_.updates.values():
             steps = -(-round_.sizes // PLAN.batch)
             np.testing.assert_allclose(rows, -PLAN.lr * steps[:, None] * np.ones_like(rows), rtol=1e-4)
 
 
-def test_devices_that_do_not_defend_send_what_they_would_have_sent(model: Model, few: tuple[Device, ...]) -> None:
+def test_clients_that_do_not_defend_send_what_they_would_have_sent(model: Model, few: tuple[Client, ...]) -> None:
     background = some(5, np.random.default_rng(9))
-    mixed = tuple(replace(device, defended=place % 2 == 0) for place, device in enumerate(few))
+    mixed = tuple(replace(client, defended=place % 2 == 0) for place, client in enumerate(few))
     for defence in (Shorten(), ConstantGradient(), Double()):
         plain = run(model, few, background=background)[0]
         changed = run(model, mixed, defence, background=background)[0]
-        for row, device in enumerate(plain.participants):
+        for row, client in enumerate(plain.clients):
             same = all(np.allclose(plain.updates[n][row], changed.updates[n][row], atol=1e-7) for n in plain.updates)
-            assert same is not mixed[device].defended
+            assert same is not mixed[client].defended
 
 
-def test_shadow_devices_defend_only_for_an_adaptive_adversary() -> None:
+def test_shadow_clients_defend_only_for_an_adaptive_adversary() -> None:
     data = some(4, np.random.default_rng(0))
     shares = [Share(User(UserId(name), data), data, data) for name in "ab"]
-    assert {(d.shadow >= 0, d.defended) for d in devices(shares, 0)} == {(True, False), (False, True)}
-    assert all(d.defended for d in devices(shares, 0, adaptive=True))
+    assert {(d.shadow >= 0, d.defended) for d in make_clients(shares, 0)} == {(True, False), (False, True)}
+    assert all(d.defended for d in make_clients(shares, 0, adaptive=True))
 
 
-def test_on_update_changes_what_a_device_sends(model: Model, few: tuple[Device, ...]) -> None:
+def test_on_update_changes_what_a_client_sends(model: Model, few: tuple[Client, ...]) -> None:
     plain, doubled = run(model, few)[0], run(model, few, Double(), Double())[0]
     for name, rows in plain.updates.items():
         np.testing.assert_array_equal(doubled.updates[name], 4 * rows)
 
 
-def test_on_channel_changes_what_the_server_receives(model: Model, few: tuple[Device, ...]) -> None:
+def test_on_channel_changes_what_the_server_receives(model: Model, few: tuple[Client, ...]) -> None:
     plain, hidden = run(model, few)[0], run(model, few, Hide())[0]
     for name, rows in plain.updates.items():
         assert hidden.updates[name].shape == rows.shape
         np.testing.assert_allclose(hidden.aggregate[name], rows.mean(0), atol=1e-6)
 
 
-def test_on_participation_changes_who_takes_part(model: Model, few: tuple[Device, ...]) -> None:
+def test_on_participation_changes_who_takes_part(model: Model, few: tuple[Client, ...]) -> None:
     first, second, third = run(model, few, StayAway())
-    assert [len(r.participants) for r in (first, second, third)] == [0, 1, 1]
+    assert [len(r.clients) for r in (first, second, third)] == [0, 1, 1]
     for name, values in initial(model, 1).items():
         np.testing.assert_array_equal(first.weights[name], values)
         assert np.any(second.weights[name] != values)
 
 
-def test_randomness_at_the_hooks_is_the_same_on_two_workers(model: Model, few: tuple[Device, ...]) -> None:
+def test_randomness_at_the_hooks_is_the_same_on_two_workers(model: Model, few: tuple[Client, ...]) -> None:
     plan = replace(PLAN, fraction=1.0)
     model.group = 2
     one, two = run(model, few, Everything(), plan=plan), run(model, few, Everything(), plan=plan, workers=2)

@@ -1,4 +1,4 @@
-"""MobileNet: the depth and strides of the original, on pictures of any size."""
+"""MobileNet: the depth and strides of the original, on images of any size."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_the_full_network_is_the_original_layer_by_layer() -> None:
 
 @pytest.mark.parametrize("halvings", range(6))
 @pytest.mark.parametrize("shape", [(1, 28, 56), (3, 5, 3), (1, 1, 1)])
-def test_pictures_of_any_size_fit(shape: tuple[int, ...], halvings: int) -> None:
+def test_images_of_any_size_fit(shape: tuple[int, ...], halvings: int) -> None:
     model = MobileNet(width=0.1, halvings=halvings).build(Signature(Task.MULTI_LABEL, shape, 4))
     weights = tensors(model, model.init(rng_for(0)))
     outputs = model.forward(weights, torch.rand(1, 2, *shape, generator=torch.Generator().manual_seed(0)))
@@ -36,7 +36,7 @@ def test_pictures_of_any_size_fit(shape: tuple[int, ...], halvings: int) -> None
     assert outputs.isfinite().all()
 
 
-def test_it_learns_two_labels_that_lie_apart_in_a_picture() -> None:
+def test_it_learns_two_labels_that_lie_apart_in_a_image() -> None:
     rng = np.random.default_rng(0)
     y = (rng.random((120, 2)) < 0.5).astype(np.float32)
     x = 0.1 * rng.random((120, 1, 8, 8), dtype=np.float32)

@@ -14,7 +14,7 @@ from torch import nn
 
 from fedleak.core import Task, UserId, rng_for
 from fedleak.errors import PlanError
-from fedleak.federation.federation import Device, train
+from fedleak.federation.federation import Client, train
 from fedleak.federation.model import Signature
 from fedleak.federation.models.own import Own, wrap
 from fedleak.federation.utility import evaluate
@@ -25,10 +25,10 @@ SIGNATURE = Signature(Task.CLASSIFY, (1, 4, 4), 3)
 PLAN = FederationPlan(rounds=2, fraction=1.0, batch=4, lr=0.1)
 
 
-def people(signature: Signature, sizes: tuple[int, ...] = (9, 1, 6)) -> list[Device]:
+def users(signature: Signature, sizes: tuple[int, ...] = (9, 1, 6)) -> list[Client]:
     rng = np.random.default_rng(0)
     return [
-        Device(
+        Client(
             f"d-{i}",
             UserId(str(i)),
             -1,
@@ -51,20 +51,20 @@ def of(signature: Signature) -> nn.Module:
 )
 def test_it_is_trained_as_it_would_be_alone(make: Callable[[Signature], nn.Module], signature: Signature) -> None:
     model = wrap(make, signature)
-    crowd = people(signature)
+    crowd = users(signature)
     names = {layer.name for layer in model.layout}
     assert "out" in names
     weights = model.init(np.random.default_rng(3))
     (first, _) = train(model, crowd, PLAN, (), None, 1, weights=weights, workers=2)
     # Weights of torch.nn.LSTM keep the names that torch gives them.
     plain = make(signature)
-    for row, device in enumerate(first.participants):
-        rng = rng_for(1, "batches", 1, crowd[device].id)
+    for row, client in enumerate(first.clients):
+        rng = rng_for(1, "batches", 1, crowd[client].id)
         layout = tuple(
             replace(layer, tensors=tuple((t.removesuffix("_l0"), s) for t, s in layer.tensors))
             for layer in model.layout
         )
-        expected = client_update(plain, layout, weights, crowd[device].data, signature.task, PLAN, rng)
+        expected = client_update(plain, layout, weights, crowd[client].data, signature.task, PLAN, rng)
         for name in names:
             np.testing.assert_allclose(first.updates[name][row], expected[name], atol=1e-5)
             assert np.abs(expected[name]).max() > 1e-4
@@ -93,7 +93,7 @@ def test_parameters_of_the_module_itself_and_frozen_ones_are_handled() -> None:
 
     model = wrap(lambda _: Scaled(), SIGNATURE)
     assert [(layer.name, layer.size) for layer in model.layout] == [("model", 16), ("out", 51)]
-    *_, last = train(model, people(SIGNATURE), PLAN, (), None, 1)
+    *_, last = train(model, users(SIGNATURE), PLAN, (), None, 1)
     assert np.all(last.weights["model"] != 1)
 
 
@@ -134,7 +134,7 @@ def test_what_cannot_be_trained_is_refused_before_the_first_round(make: Any, mes
 
 def test_batch_normalisation_without_running_state_is_accepted() -> None:
     norm = nn.BatchNorm1d(16, track_running_stats=False)
-    *_, last = train(wrap(lambda _: Batched(norm), SIGNATURE), people(SIGNATURE, (8, 4)), PLAN, (), None, 1)
+    *_, last = train(wrap(lambda _: Batched(norm), SIGNATURE), users(SIGNATURE, (8, 4)), PLAN, (), None, 1)
     assert all(np.isfinite(values).all() for values in last.weights.values())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from small_runs import PLAN, SIZES, run, small_model, some, some_devices
+from small_runs import PLAN, SIZES, run, small_model, some, some_clients
 
 from fedleak.defences.rand_aug import RandomAugmentation
 from fedleak.federation.cost import Clock, local_steps, matched_round
@@ -14,8 +14,8 @@ from fedleak.federation.cost import Clock, local_steps, matched_round
 def test_a_run_that_mixes_in_data_reaches_the_undefended_steps_earlier() -> None:
     plan = replace(PLAN, rounds=12, fraction=1.0)
     background = some(50, np.random.default_rng(1))
-    rounds = run(small_model(), some_devices(), RandomAugmentation(alpha=2.0), plan=plan, background=background)
-    numbers = np.concatenate([np.full(len(r.participants), r.number) for r in rounds])
+    rounds = run(small_model(), some_clients(), RandomAugmentation(alpha=2.0), plan=plan, background=background)
+    numbers = np.concatenate([np.full(len(r.clients), r.number) for r in rounds])
     sizes = np.concatenate([r.sizes for r in rounds])
     found = matched_round(numbers, sizes, SIZES, plan)
     taken = int(local_steps(sizes[numbers <= found], plan).sum())
@@ -25,8 +25,8 @@ def test_a_run_that_mixes_in_data_reaches_the_undefended_steps_earlier() -> None
 
 
 def test_an_undefended_run_matches_itself_at_its_end() -> None:
-    rounds = run(small_model(), some_devices())
-    numbers = np.concatenate([np.full(len(r.participants), r.number) for r in rounds])
+    rounds = run(small_model(), some_clients())
+    numbers = np.concatenate([np.full(len(r.clients), r.number) for r in rounds])
     sizes = np.concatenate([r.sizes for r in rounds])
     assert matched_round(numbers, np.minimum(sizes, 4), [4] * 6, PLAN) == PLAN.rounds
 
@@ -34,7 +34,7 @@ def test_an_undefended_run_matches_itself_at_its_end() -> None:
 def test_the_clock_counts_every_update_and_passes_rounds_on() -> None:
     clock = Clock()
     assert clock.per_update is None
-    rounds = run(small_model(), some_devices())
+    rounds = run(small_model(), some_clients())
     assert list(clock.through(iter(rounds))) == rounds
-    assert clock.updates == sum(len(r.participants) for r in rounds)
+    assert clock.updates == sum(len(r.clients) for r in rounds)
     assert clock.per_update is not None and clock.per_update >= 0

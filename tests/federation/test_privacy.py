@@ -101,9 +101,9 @@ def test_next_to_no_noise_is_stated_as_what_it_is() -> None:
     assert poisson(0.5, 0.01, 1000, 1e-5) > 1e5
 
 
-def test_noise_on_the_device_is_accounted_for_by_what_a_device_could_have_sent_instead() -> None:
+def test_noise_on_the_client_is_accounted_for_by_what_a_client_could_have_sent_instead() -> None:
     [found] = statements([DpFedAvg(noise=2.0)], PLAN, 80, SIZES)
-    assert (found.unit, found.delta) == ("device", default_delta(80))
+    assert (found.unit, found.delta) == ("client", default_delta(80))
     # From one end of the ball to the other is twice the clip, in each of the rounds.
     assert found.epsilon == gaussian(1.0, 100, default_delta(80))
     assert found.per_round == gaussian(1.0, 1, default_delta(80))
@@ -150,7 +150,7 @@ def test_dp_sgd_states_the_record_that_is_protected_least() -> None:
 
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=4), st.integers(1, 20))
 @settings(max_examples=8, deadline=None)
-def test_no_device_is_protected_less_than_stated(sizes: list[int], batch: int) -> None:
+def test_no_client_is_protected_less_than_stated(sizes: list[int], batch: int) -> None:
     plan = FederationPlan(rounds=3, fraction=1.0, batch=batch)
     [found] = statements([DpSgd(noise=1.0, delta=1e-4)], plan, len(sizes), sizes)
     assert found.epsilon is not None

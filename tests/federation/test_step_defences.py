@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from reference import PlainLm
-from small_runs import run, same, small_model, some_devices
+from small_runs import run, same, small_model, some_clients
 
 from fedleak.core import FloatArray, Task, UserId
 from fedleak.defences.dp_sgd import DpSgd
@@ -19,7 +19,7 @@ from fedleak.defences.lstm_dropout import LstmDropout
 from fedleak.errors import PlanError
 from fedleak.federation.engines.batches import Pool
 from fedleak.federation.engines.embedded import Embedded
-from fedleak.federation.federation import Device
+from fedleak.federation.federation import Client
 from fedleak.federation.hooks import Defence
 from fedleak.federation.loss import total
 from fedleak.federation.model import ActivationHooks, Architecture, Model, Signature, Stochastic
@@ -40,10 +40,10 @@ MODELS: dict[str, Architecture] = {
 }
 
 
-def devices() -> list[Device]:
+def clients() -> list[Client]:
     rng = np.random.default_rng(0)
     texts = [Examples(x=rng.integers(1, WORDS, (size, LENGTH))) for size in (9, 4)]
-    return [Device(f"d-{n}", UserId(f"u{n}"), -1, text) for n, text in enumerate(texts)]
+    return [Client(f"d-{n}", UserId(f"u{n}"), -1, text) for n, text in enumerate(texts)]
 
 
 def fits(defence: Defence, model: Model) -> bool:
@@ -58,16 +58,16 @@ def test_each_changes_training_repeats_itself_and_goes_with_clipped_examples(
     model = architecture.build(TEXTS)
     if not fits(defence, model):
         with pytest.raises(PlanError, match=f"'{defence.name}' acts on what leaves the lstm layer"):
-            run(model, devices(), defence, plan=PLAN)
+            run(model, clients(), defence, plan=PLAN)
         return
     model.group = 1  # something for a second worker to do
-    plain, first = run(model, devices(), plan=PLAN), run(model, devices(), defence, plan=PLAN)
-    again = run(model, devices(), defence, plan=PLAN, workers=2)
+    plain, first = run(model, clients(), plan=PLAN), run(model, clients(), defence, plan=PLAN)
+    again = run(model, clients(), defence, plan=PLAN, workers=2)
     assert all(same(a, b) for a, b in zip(first, again, strict=True))
     assert not np.allclose(plain[0].updates["embedding"], first[0].updates["embedding"], atol=1e-5)
     both, dp = (
-        run(model, devices(), defence, DpSgd(noise=0.01), plan=PLAN),
-        run(model, devices(), DpSgd(noise=0.01), plan=PLAN),
+        run(model, clients(), defence, DpSgd(noise=0.01), plan=PLAN),
+        run(model, clients(), DpSgd(noise=0.01), plan=PLAN),
     )
     assert not same(both[0], dp[0])
 
@@ -75,7 +75,7 @@ def test_each_changes_training_repeats_itself_and_goes_with_clipped_examples(
 @pytest.mark.parametrize("defence", EVERY, ids=lambda d: d.name)
 def test_a_model_without_the_place_is_refused_before_anything_is_trained(defence: Defence) -> None:
     with pytest.raises(PlanError, match="this model has none that it could reach; choose another model"):
-        run(small_model(), some_devices(), defence)
+        run(small_model(), some_clients(), defence)
 
 
 @pytest.mark.parametrize("architecture", MODELS.values(), ids=MODELS)
@@ -103,12 +103,12 @@ def test_a_rating_can_be_touched_too() -> None:
     model = Rating(embedding=3, hidden=4, vocabulary=WORDS).build(Signature(Task.REGRESS, (LENGTH,), 1))
     rng = np.random.default_rng(0)
     data = Examples(x=rng.integers(1, WORDS, (8, LENGTH)), y=rng.random(8, dtype=np.float32))
-    plain, noisy = (run(model, [Device("d", UserId("u"), -1, data)], *d, plan=PLAN) for d in ((), (EVERY[0],)))
+    plain, noisy = (run(model, [Client("d", UserId("u"), -1, data)], *d, plan=PLAN) for d in ((), (EVERY[0],)))
     assert not same(plain[0], noisy[0])
 
 
-def rngs(stage: str, device: int) -> np.random.Generator:
-    return np.random.default_rng([device, *stage.encode()])
+def rngs(stage: str, client: int) -> np.random.Generator:
+    return np.random.default_rng([client, *stage.encode()])
 
 
 def one_step(defences: Sequence[Defence], x: np.ndarray[tuple[int, int], np.dtype[np.int64]]) -> dict[str, FloatArray]:
@@ -197,14 +197,14 @@ def test_two_at_one_place_act_one_after_the_other() -> None:
     assert float(thinned({})) == pytest.approx(2.0, rel=0.05)
 
 
-def test_devices_that_do_not_defend_train_as_without() -> None:
+def test_clients_that_do_not_defend_train_as_without() -> None:
     model = CharLm(embedding=4, hidden=6).build(TEXTS)
-    both = devices()
-    spared = [Device(both[0].id, both[0].user, -1, both[0].data, defended=False), both[1]]
+    both = clients()
+    spared = [Client(both[0].id, both[0].user, -1, both[0].data, defended=False), both[1]]
     plain, mixed = run(model, both, plan=PLAN)[0], run(model, spared, EmbeddingNoise(sigma=1.0), plan=PLAN)[0]
-    for row, device in enumerate(plain.participants):
+    for row, client in enumerate(plain.clients):
         alike = np.allclose(plain.updates["out"][row], mixed.updates["out"][row], atol=1e-6)
-        assert alike is not spared[device].defended
+        assert alike is not spared[client].defended
 
 
 def test_the_loss_of_one_example_among_clients_is_its_own() -> None:

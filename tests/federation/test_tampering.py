@@ -1,4 +1,4 @@
-"""Capabilities that change a run: what an isolated device is sent, what a malicious one sends, and that it resumes."""
+"""Capabilities that change a run: what an isolated client is sent, what a malicious one sends, and that it resumes."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from small_runs import PLAN, run, same, small_model, some_devices
+from small_runs import PLAN, run, same, small_model, some_clients
 
 from fedleak.core import Task, UserId, rng_for
 from fedleak.errors import PlanError
-from fedleak.federation.federation import Device, initial
+from fedleak.federation.federation import Client, initial
 from fedleak.federation.gan_client import ClassGan, Joined
 from fedleak.federation.model import Signature
 from fedleak.federation.models.cnn import Cnn
@@ -22,14 +22,14 @@ from fedleak.population.population import Examples
 EVERYBODY = replace(PLAN, fraction=1.0, rounds=4)
 
 
-def test_an_isolated_device_trains_a_model_that_only_its_own_updates_move() -> None:
-    few, model, victim = some_devices(), small_model(), 3
+def test_an_isolated_client_trains_a_model_that_only_its_own_updates_move() -> None:
+    few, model, victim = some_clients(), small_model(), 3
     rounds = run(model, few, plan=EVERYBODY, tampering=Tampering((victim,)))
-    # A federation of that device alone, with a weight of one, is what it must have seen.
+    # A federation of that client alone, with a weight of one, is what it must have seen.
     alone = run(model, [few[victim]], plan=EVERYBODY)
     rest = run(model, [d for i, d in enumerate(few) if i != victim], plan=EVERYBODY)
     for together, own, others in zip(rounds, alone, rest, strict=True):
-        row = together.participants.tolist().index(victim)
+        row = together.clients.tolist().index(victim)
         for name, rows in together.updates.items():
             assert np.allclose(rows[row], own.updates[name][0], atol=1e-6)
             # The shared model goes on without it, as if it had never been there.
@@ -37,19 +37,19 @@ def test_an_isolated_device_trains_a_model_that_only_its_own_updates_move() -> N
 
 
 def test_where_nobody_is_isolated_the_run_is_the_same_to_the_byte() -> None:
-    few, model = some_devices(), small_model()
+    few, model = some_clients(), small_model()
     plain, empty = run(model, few), run(model, few, tampering=Tampering())
     assert all(same(a, b) for a, b in zip(plain, empty, strict=True))
 
 
-def test_a_run_with_an_isolated_device_resumes_to_the_same_bytes() -> None:
-    few, model, tampering = some_devices(), small_model(), Tampering((0, 3))
+def test_a_run_with_an_isolated_client_resumes_to_the_same_bytes() -> None:
+    few, model, tampering = some_clients(), small_model(), Tampering((0, 3))
     whole = run(model, few, plan=EVERYBODY, tampering=tampering)
     isolation = Isolation(initial(model, 1), tampering.isolated)
     for done in whole[:2]:
-        for row, device in enumerate(done.participants.tolist()):
-            if device in tampering.isolated:
-                isolation.move(device, {name: rows[row] for name, rows in done.updates.items()})
+        for row, client in enumerate(done.clients.tolist()):
+            if client in tampering.isolated:
+                isolation.move(client, {name: rows[row] for name, rows in done.updates.items()})
     rest = run(model, few, plan=EVERYBODY, tampering=tampering, isolation=isolation, start=2, weights=whole[1].weights)
     assert all(same(a, b) for a, b in zip(whole[2:], rest, strict=True))
 
@@ -71,22 +71,22 @@ CLASSES, SHAPE = 3, (1, 8, 8)
 JOIN = JoinPlan(fakes=6, own=4, steps=2, width=0.02)
 
 
-def pictures(count: int) -> Examples:
+def images(count: int) -> Examples:
     rng = np.random.default_rng(count)
     return Examples(x=rng.random((count, *SHAPE), dtype=np.float32), y=np.arange(count) % CLASSES)
 
 
-def test_a_malicious_participant_sends_generated_pictures_as_a_class_that_nobody_has() -> None:
+def test_a_malicious_client_sends_generated_images_as_a_class_that_nobody_has() -> None:
     model = Cnn(channels=(2, 2), hidden=4).build(Signature(Task.CLASSIFY, SHAPE, CLASSES + 1))
-    honest = [Device(f"d-{i}", UserId(f"u{i}"), -1, pictures(10)) for i in range(3)]
+    honest = [Client(f"d-{i}", UserId(f"u{i}"), -1, images(10)) for i in range(3)]
     blank = Examples(x=np.zeros((10, *SHAPE), dtype=np.float32), y=np.zeros(10, dtype=np.int64))
-    members = [*honest, Device("d-evil", UserId("adversary"), -1, blank)]
+    clients = [*honest, Client("d-evil", UserId("adversary"), -1, blank)]
     plan = FederationPlan(rounds=3, fraction=1.0, batch=5)
 
     def joined() -> Joined:
-        return Joined(ClassGan(model, SHAPE, CLASSES, JOIN, 7), 3, pictures(20))
+        return Joined(ClassGan(model, SHAPE, CLASSES, JOIN, 7), 3, images(20))
 
-    first, again = (run(model, members, plan=plan, tampering=Tampering(newcomer=joined())) for _ in range(2))
+    first, again = (run(model, clients, plan=plan, tampering=Tampering(newcomer=joined())) for _ in range(2))
     assert all(same(a, b) for a, b in zip(first, again, strict=True))
     # What it trains on changes from round to round, and whoever has the models can repeat it.
     seen = joined()
@@ -106,7 +106,7 @@ def test_the_generator_learns_to_draw_what_the_model_takes_for_a_class() -> None
     for i in range(90):
         bars[i, 0, :, 2 * (i % 3) : 2 * (i % 3) + 3] = 0.5 + 0.5 * rng.random()
     data = Examples(x=bars, y=np.arange(90) % 3)
-    [*_, last] = run(model, [Device("d", UserId("u"), -1, data)], plan=FederationPlan(rounds=30, fraction=1, lr=0.1))
+    [*_, last] = run(model, [Client("d", UserId("u"), -1, data)], plan=FederationPlan(rounds=30, fraction=1, lr=0.1))
     gan = ClassGan(model, SHAPE, CLASSES, replace(JOIN, steps=300, width=0.1), 3)
     before = gan.draw(30, rng_for(0)).x
     gan.learn(1, last.weights)

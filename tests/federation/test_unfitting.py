@@ -10,7 +10,7 @@ import pytest
 
 from fedleak.core import Params, Task, UserId
 from fedleak.errors import TrainingError
-from fedleak.federation.federation import Device, train
+from fedleak.federation.federation import Client, train
 from fedleak.federation.hooks import Defence
 from fedleak.federation.model import Signature
 from fedleak.federation.models.mlp import Mlp
@@ -48,6 +48,6 @@ def test_an_update_whose_layers_do_not_fit_the_model_is_refused(how: str, said: 
     rng = np.random.default_rng(0)
     data = Examples(x=rng.random((4, 1, 2, 2), dtype=np.float32), y=rng.integers(0, 3, 4))
     model = Mlp(hidden=(4,)).build(Signature(Task.CLASSIFY, (1, 2, 2), 3))
-    devices = [Device("d-1", UserId("u"), -1, data)]
-    with pytest.raises(TrainingError, match=r"round 1: defence 'mangle' on device d-1 returned " + said):
-        list(train(model, devices, FederationPlan(rounds=1, fraction=1.0), [Mangle(how)], None, 0))
+    clients = [Client("d-1", UserId("u"), -1, data)]
+    with pytest.raises(TrainingError, match=r"round 1: defence 'mangle' on client d-1 returned " + said):
+        list(train(model, clients, FederationPlan(rounds=1, fraction=1.0), [Mangle(how)], None, 0))

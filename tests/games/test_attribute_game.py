@@ -14,7 +14,7 @@ from fedleak.games.attribute import Attribute, AttributeQuestions, banded
 from fedleak.games.game import GameInstance
 from fedleak.report import results_file
 from fedleak.testing import planted_trace
-from fedleak.testing.people import USERS
+from fedleak.testing.users import USERS
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth
@@ -39,22 +39,22 @@ def labels(asked: GameInstance) -> list[str]:
     return [asked.questions.options[i] for i in asked.questions.labels]
 
 
-def test_known_people_are_asked_about_with_their_own_prior_data_and_values(run: Path) -> None:
+def test_known_users_are_asked_about_with_their_own_prior_data_and_values(run: Path) -> None:
     asked = ask(run, Attribute(attribute="group"))
     trace, truth = Trace.open(run / "trace"), Truth.load(run / "truth")
     assert asked.questions.options == ("even", "odd")
     assert set(asked.questions.updates) == set(np.flatnonzero(np.asarray(trace.shadow) < 0))
     for row, right in zip(asked.questions.updates, asked.answers.right, strict=True):
-        user = truth.device_user[trace.header.devices[trace.device[row]]]
+        user = truth.client_user[trace.header.clients[trace.client[row]]]
         assert truth.attributes[user]["group"] == asked.questions.options[right]
     assert labels(asked) == [truth.attributes[user]["group"] for user in asked.prior.candidates]
     assert np.array_equal(asked.shadow, trace.shadow)
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_new_people_are_nowhere_in_what_the_adversary_is_given(run: Path, seed: int) -> None:
-    asked = ask(run, Attribute(attribute="group", people="new", train_share=0.25), seed=seed)
-    about = {asked.answers.people[i] for i in asked.answers.who}
+def test_new_users_are_nowhere_in_what_the_adversary_is_given(run: Path, seed: int) -> None:
+    asked = ask(run, Attribute(attribute="group", users="new", train_share=0.25), seed=seed)
+    about = {asked.answers.users[i] for i in asked.answers.who}
     assert not about & set(asked.prior.candidates)
     everyone, original = Prior.load(run / "prior").candidates, np.asarray(Trace.open(run / "trace").shadow)
     kept = asked.shadow >= 0
@@ -63,13 +63,13 @@ def test_new_people_are_nowhere_in_what_the_adversary_is_given(run: Path, seed: 
     assert sorted(labels(asked)) == ["even"] * 2 + ["odd"] * 2, "a quarter of each group of six, rounded"
 
 
-def test_people_without_the_attribute_are_left_out_on_both_sides(run: Path) -> None:
+def test_users_without_the_attribute_are_left_out_on_both_sides(run: Path) -> None:
     truth = Truth.load(run / "truth")
     without = set(truth.users[:3])
     about = {user: {} if user in without else given for user, given in truth.attributes.items()}
     asked = ask(run, Attribute(attribute="group"), about)
     assert set(asked.prior.candidates) == set(truth.users) - without
-    assert not {asked.answers.people[i] for i in asked.answers.who} & without
+    assert not {asked.answers.users[i] for i in asked.answers.who} & without
 
 
 def test_numbers_are_cut_into_bands(run: Path) -> None:
@@ -98,16 +98,16 @@ def test_what_cannot_be_asked_is_refused(run: Path, game: Attribute, values: lis
         ask(run, game, {user: {"group": values[i % len(values)]} for i, user in enumerate(users)})
 
 
-def test_a_data_set_that_says_nothing_about_people_is_named_as_the_reason(run: Path) -> None:
-    with pytest.raises(AttackError, match="this data set says nothing about its people"):
+def test_a_data_set_that_says_nothing_about_users_is_named_as_the_reason(run: Path) -> None:
+    with pytest.raises(AttackError, match="this data set says nothing about its users"):
         ask(run, Attribute(attribute="group"), {})
 
 
-def test_a_value_of_one_person_cannot_be_learnt_from_others(run: Path) -> None:
+def test_a_value_of_one_user_cannot_be_learnt_from_others(run: Path) -> None:
     users = Truth.load(run / "truth").users
     about = {user: {"group": "rare" if i == 0 else ("a", "b")[i % 2]} for i, user in enumerate(users)}
-    with pytest.raises(AttackError, match=r"only one person's 'group' is 'rare'"):
-        ask(run, Attribute(attribute="group", people="new"), about)
+    with pytest.raises(AttackError, match=r"only one user's 'group' is 'rare'"):
+        ask(run, Attribute(attribute="group", users="new"), about)
     assert "rare" in ask(run, Attribute(attribute="group"), about).questions.options
 
 
@@ -118,13 +118,13 @@ def test_an_audit_plays_both_settings_apart_and_the_control_too(fedleak: Run, tm
         + '[[attack]]\nname = "attribute-mlp"\nepochs = 5\n[[attack]]\nname = "reid-joint"\nepochs = 5\n'
         + games
         + games
-        + 'people = "new"\n'
+        + 'users = "new"\n'
     )
     done = fedleak("audit", "plan.toml", "--out", "out")
     assert done.returncode == 0, done.stderr
     found = results_file.read(tmp_path / "out")
     names = {score.game for score in found.scores if score.attack == "attribute-mlp"}
-    assert names == {"attribute (people=known)", "attribute (people=new)"}
+    assert names == {"attribute (users=known)", "attribute (users=new)"}
     asked = [score for score in found.scores if score.game.startswith("attribute") and score.metric == "top1"]
     assert {score.control for score in asked} == {None, "iid"}
     assert all(score.options == 2 and score.chance >= 0.5 for score in asked)

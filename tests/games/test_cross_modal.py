@@ -1,4 +1,4 @@
-"""What is left of people's pictures when the adversary has only words about them."""
+"""What is left of users' images when the adversary has only words about them."""
 
 from collections import Counter
 from dataclasses import replace
@@ -13,7 +13,7 @@ from fedleak.games.cross_modal import CrossModal, Described
 from fedleak.games.game import GameInstance
 from fedleak.population.captions import words
 from fedleak.testing import planted_trace
-from fedleak.testing.people import USERS
+from fedleak.testing.users import USERS
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth
@@ -43,7 +43,7 @@ def test_the_attack_is_given_words_and_no_pixel(run: Path) -> None:
     assert asked.prior.attributes == () and asked.prior.background is None
 
 
-def test_right_and_wrong_pairs_hold_the_same_updates_and_the_same_people(run: Path) -> None:
+def test_right_and_wrong_pairs_hold_the_same_updates_and_the_same_users(run: Path) -> None:
     asked = ask(run, CrossModal())
     questions, right = asked.questions, asked.answers.right
     assert isinstance(questions, Described)
@@ -53,11 +53,11 @@ def test_right_and_wrong_pairs_hold_the_same_updates_and_the_same_people(run: Pa
     trace, truth = Trace.open(run / "trace"), Truth.load(run / "truth")
     assert (np.asarray(trace.shadow)[questions.updates] < 0).all()
     for row, candidate, same in zip(questions.updates, questions.candidate, right, strict=True):
-        sender = truth.device_user[trace.header.devices[trace.device[row]]]
+        sender = truth.client_user[trace.header.clients[trace.client[row]]]
         assert (sender == asked.prior.candidates[candidate]) == (same == 1)
 
 
-def test_by_default_it_learns_only_from_people_nobody_asks_about(run: Path) -> None:
+def test_by_default_it_learns_only_from_users_nobody_asks_about(run: Path) -> None:
     asked = ask(run, CrossModal())
     assert isinstance(asked.questions, Described)
     learnt = set(asked.shadow[asked.shadow >= 0].tolist())
@@ -69,21 +69,21 @@ def test_by_default_it_learns_only_from_people_nobody_asks_about(run: Path) -> N
         assert everyone[original[row]] == asked.prior.candidates[asked.shadow[row]]
 
 
-def test_it_may_learn_from_devices_of_those_it_is_asked_about(run: Path) -> None:
+def test_it_may_learn_from_clients_of_those_it_is_asked_about(run: Path) -> None:
     asked = ask(run, CrossModal(learn_from="everyone"))
     assert np.array_equal(asked.shadow, Trace.open(run / "trace").shadow)
-    assert len({asked.answers.people[i] for i in asked.answers.who.ravel()}) == USERS
+    assert len({asked.answers.users[i] for i in asked.answers.who.ravel()}) == USERS
 
 
-def test_too_few_people_are_refused(run: Path) -> None:
+def test_too_few_users_are_refused(run: Path) -> None:
     with pytest.raises(AttackError, match="leaves 1 to learn from and 11 to ask about"):
         ask(run, CrossModal(held_out=0.1))
 
 
-def test_what_is_not_a_picture_with_a_class_cannot_be_described(run: Path) -> None:
+def test_what_is_not_a_image_with_a_class_cannot_be_described(run: Path) -> None:
     prior = Prior.load(run / "prior")
     flat = tuple(replace(examples, x=examples.x.reshape(len(examples), -1)) for examples in prior.examples)
-    with pytest.raises(AttackError, match="describes pictures with one class each"):
+    with pytest.raises(AttackError, match="describes images with one class each"):
         ask(run, CrossModal(), replace(prior, examples=flat))
     with pytest.raises(AttackError, match="task 'regress'"):
         ask(run, CrossModal(), replace(prior, task=Task.REGRESS))

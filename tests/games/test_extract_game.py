@@ -38,12 +38,12 @@ def spelt(asked: GameInstance) -> list[str]:
     return ["".join(RECORDS.characters[token] for token in row if token) for row in asked.answers.right]
 
 
-def test_every_holders_device_is_asked_about_and_its_owners_secret_is_the_answer(run: Path) -> None:
+def test_every_holders_client_is_asked_about_and_its_owners_secret_is_the_answer(run: Path) -> None:
     asked, truth = ask(run, Extract()), Truth.load(run / "truth")
     questions = asked.questions
     assert isinstance(questions, RecordQuestions) and len(questions) == HOLDERS
     assert questions.choices == 10_000 and questions.records == RECORDS
-    assert spelt(asked) == [truth.secrets[truth.device_user[device]][0] for device in questions.devices]
+    assert spelt(asked) == [truth.secrets[truth.client_user[client]][0] for client in questions.clients]
     assert asked.prior.candidates == () and asked.prior.records is None and (asked.shadow == -1).all()
 
 
@@ -57,7 +57,7 @@ def test_only_holders_are_asked_about(run: Path) -> None:
 def test_what_cannot_be_asked_is_refused(run: Path) -> None:
     truth, prior = Truth.load(run / "truth"), Prior.load(run / "prior")
     first = truth.users[0]
-    with pytest.raises(AttackError, match="1 people hold a secret; at least two"):
+    with pytest.raises(AttackError, match="1 users hold a secret; at least two"):
         ask(run, Extract(), replace(truth, secrets={first: truth.secrets[first]}))
     with pytest.raises(AttackError, match="holds several secrets"):
         ask(run, Extract(), replace(truth, secrets={**truth.secrets, first: ("pin 0000", "pin 0001")}))
@@ -126,11 +126,11 @@ def test_snapshots_that_are_missing_join_rounds_and_count_who_took_part(run: Pat
     for mine, theirs in enumerate((0, 50, 100, 120)):
         for layer, values in whole.snapshot(theirs).items():
             assert (gappy.snapshot(mine)[layer] == values).all()
-    devices = whole.selection(1) + whole.selection(2)
-    between = [device for number in range(101, 121) for device in whole.selection(number)]
+    clients = whole.selection(1) + whole.selection(2)
+    between = [client for number in range(101, 121) for client in whole.selection(number)]
     assert sorted(gappy.selection(3)) == sorted(between)
-    assert presence(gappy, devices).tolist()[2] == [between.count(device) for device in devices]
-    assert set(presence(whole, devices).ravel()) == {0, 1}
+    assert presence(gappy, clients).tolist()[2] == [between.count(client) for client in clients]
+    assert set(presence(whole, clients).ravel()) == {0, 1}
     for number in (0, 4):
         with pytest.raises(IndexError, match=rf"round {number} is not between 1 and 3"):
             gappy.selection(number)

@@ -10,7 +10,7 @@ from fedleak.errors import AttackError
 from fedleak.games.game import GameInstance
 from fedleak.games.identify import Identify
 from fedleak.testing import planted_trace
-from fedleak.testing.people import USERS
+from fedleak.testing.users import USERS
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth
@@ -35,18 +35,18 @@ def test_the_closed_world_asks_about_every_anonymous_update_and_offers_everyone(
     assert asked.questions.options == tuple(truth.users)
     assert set(asked.questions.updates) == set(np.flatnonzero(np.asarray(trace.shadow) < 0))
     for row, right in zip(asked.questions.updates, asked.answers.right, strict=True):
-        assert truth.device_user[trace.header.devices[trace.device[row]]] == asked.questions.options[right]
+        assert truth.client_user[trace.header.clients[trace.client[row]]] == asked.questions.options[right]
     assert np.array_equal(asked.shadow, trace.shadow)
 
 
-def test_the_open_world_divides_people_into_seen_unseen_and_held_out(run: Path) -> None:
+def test_the_open_world_divides_users_into_seen_unseen_and_held_out(run: Path) -> None:
     asked = ask(run, Identify(seen=0.5))
     seen, held = asked.questions.options[:-1], asked.prior.candidates[len(asked.questions.options) - 1 :]
     assert (len(seen), len(held)) == (USERS // 3, USERS // 3)
     assert not set(seen) & set(held)
-    about = {asked.answers.people[i] for i in asked.answers.who}
-    assert not about & set(held), "held-out people serve to train, nobody asks about them"
-    unseen = {asked.answers.people[i] for i in asked.answers.who[asked.answers.right == len(seen)]}
+    about = {asked.answers.users[i] for i in asked.answers.who}
+    assert not about & set(held), "held-out users serve to train, nobody asks about them"
+    unseen = {asked.answers.users[i] for i in asked.answers.who[asked.answers.right == len(seen)]}
     assert len(unseen) == USERS // 3 and not unseen & set(seen)
 
 
@@ -91,7 +91,7 @@ def test_a_prior_of_somebody_outside_the_federation_is_refused(run: Path) -> Non
         task=prior.task,
         outputs=prior.outputs,
     )
-    with pytest.raises(AttackError, match=r"1 people who have no device in the federation \(first: nobody\)"):
+    with pytest.raises(AttackError, match=r"1 users who have no client in the federation \(first: nobody\)"):
         Identify().ask(Trace.open(run / "trace"), Truth.load(run / "truth"), more, np.random.default_rng(0))
 
 

@@ -20,7 +20,7 @@ from fedleak.views.adversaries import ANONYMOUS_SERVER
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Forty rounds in which a third of the devices takes part."""
+    """Forty rounds in which a third of the clients takes part."""
     return planted_trace(tmp_path_factory.mktemp("planted"), 0)
 
 
@@ -58,10 +58,10 @@ def test_a_search_has_one_probe_and_at_most_one_right_answer(run: Path) -> None:
         assert asked.answers.right[mine].sum() <= 1
 
 
-def test_an_answer_is_yes_where_both_come_from_one_device(run: Path) -> None:
+def test_an_answer_is_yes_where_both_come_from_one_client(run: Path) -> None:
     asked = ask(run, Link())
-    device = np.asarray(Trace.open(run / "trace").device)[asked.questions.updates]
-    assert np.array_equal(asked.answers.right == 1, device[:, 0] == device[:, 1])
+    client = np.asarray(Trace.open(run / "trace").client)[asked.questions.updates]
+    assert np.array_equal(asked.answers.right == 1, client[:, 0] == client[:, 1])
 
 
 def test_the_adversary_gets_the_auxiliary_set_and_nobodys_data_and_sees_every_update_without_a_name(

@@ -15,7 +15,7 @@ from fedleak.games.game import GameInstance
 from fedleak.games.match import Match
 from fedleak.games.pairs import between_rounds, between_sides
 from fedleak.testing import planted_trace
-from fedleak.testing.people import USERS
+from fedleak.testing.users import USERS
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth
@@ -34,7 +34,7 @@ def ask(run: Path, game: Match, seed: int = 0) -> GameInstance:
 
 
 @pytest.mark.parametrize("game", BOTH, ids=lambda game: game.between)
-def test_half_of_the_pairs_are_of_one_person_and_none_is_asked_twice(run: Path, game: Match) -> None:
+def test_half_of_the_pairs_are_of_one_user_and_none_is_asked_twice(run: Path, game: Match) -> None:
     asked = ask(run, game)
     updates, who, right = asked.questions.updates, asked.answers.who, asked.answers.right
     assert asked.questions.options == ("same",)
@@ -64,13 +64,13 @@ def test_rounds_do_not_say_whether_two_anonymous_updates_match(run: Path) -> Non
 def test_what_is_asked_says_nothing_about_the_answers(run: Path, game: Match, linked: bool) -> None:
     """How often two are asked about with the same third says whose they are, unless pairs are drawn with care."""
     if linked and game.between == "anonymous":
-        return  # who can join the updates of a device needs no questions for that
+        return  # who can join the updates of a client needs no questions for that
     trace, asked = Trace.open(run / "trace"), ask(run, game)
     first, second = asked.questions.updates.T
     if linked:
-        second = np.asarray(trace.device)[second]
+        second = np.asarray(trace.client)[second]
     if game.between == "prior":
-        first = np.asarray(trace.shadow)[first]  # the adversary's own devices
+        first = np.asarray(trace.shadow)[first]  # the adversary's own clients
     table = Counter(zip(first.tolist(), second.tolist(), strict=True))
     met: dict[int, set[int]] = {}
     for one, other in table:
@@ -92,10 +92,10 @@ def test_one_update_is_from_the_prior_or_both_are_anonymous(run: Path) -> None:
     prior, anonymous = (ask(run, game).questions.updates for game in BOTH)
     assert (shadow[prior[:, 0]] >= 0).all() and (shadow[prior[:, 1]] < 0).all()
     assert (shadow[anonymous] < 0).all()
-    assert (number[anonymous[:, 0]] < number[anonymous[:, 1]]).all(), "a device sends one update a round"
+    assert (number[anonymous[:, 0]] < number[anonymous[:, 1]]).all(), "a client sends one update a round"
 
 
-def test_pairs_are_spread_over_people_as_evenly_as_can_be(run: Path) -> None:
+def test_pairs_are_spread_over_users_as_evenly_as_can_be(run: Path) -> None:
     asked = ask(run, Match(pairs=20 * USERS))
     counts = np.bincount(asked.answers.who[asked.answers.right == 1, 0], minlength=USERS)
     assert counts.sum() == 10 * USERS
@@ -104,7 +104,7 @@ def test_pairs_are_spread_over_people_as_evenly_as_can_be(run: Path) -> None:
 
 def test_an_attack_learns_from_nobody_who_is_asked_about_where_nobody_is_seen(run: Path) -> None:
     asked = ask(run, Match(seen=0.0))
-    about = {asked.answers.people[i] for i in asked.answers.who.ravel()}
+    about = {asked.answers.users[i] for i in asked.answers.who.ravel()}
     assert len(asked.prior.candidates) == USERS // 3
     assert not about & set(asked.prior.candidates)
     original, everyone = np.asarray(Trace.open(run / "trace").shadow), Prior.load(run / "prior").candidates
@@ -114,12 +114,12 @@ def test_an_attack_learns_from_nobody_who_is_asked_about_where_nobody_is_seen(ru
     assert (asked.shadow[asked.questions.updates] < 0).all()
 
 
-@pytest.mark.parametrize(("game", "people"), [(Match(seen=0.5), 8), (Match(seen=0.5, who="unseen"), 4)])
-def test_seen_people_are_asked_about_only_with_everyone(run: Path, game: Match, people: int) -> None:
+@pytest.mark.parametrize(("game", "users"), [(Match(seen=0.5), 8), (Match(seen=0.5, who="unseen"), 4)])
+def test_seen_users_are_asked_about_only_with_everyone(run: Path, game: Match, users: int) -> None:
     asked = ask(run, game)
-    about = {asked.answers.people[i] for i in asked.answers.who.ravel()}
-    assert len(about) == people
-    assert len(about & set(asked.prior.candidates)) == people - 4
+    about = {asked.answers.users[i] for i in asked.answers.who.ravel()}
+    assert len(about) == users
+    assert len(about & set(asked.prior.candidates)) == users - 4
 
 
 def test_the_same_generator_draws_the_same_pairs(run: Path) -> None:
@@ -142,21 +142,21 @@ def test_groups_that_are_too_small_are_refused(run: Path, game: Match, message: 
         ask(run, game)
 
 
-def test_people_with_a_single_update_cannot_be_paired(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_users_with_a_single_update_cannot_be_paired(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trace, truth, prior = Trace.open(run / "trace"), Truth.load(run / "truth"), Prior.load(run / "prior")
     rows = np.flatnonzero(np.asarray(trace.shadow) < 0)
-    device = np.asarray(trace.device)
-    first = [int(rows[device[rows] == d][0]) for d in np.unique(device[rows])]
-    shadow = np.zeros(len(device), dtype=np.int32)
+    client = np.asarray(trace.client)
+    first = [int(rows[client[rows] == d][0]) for d in np.unique(client[rows])]
+    shadow = np.zeros(len(client), dtype=np.int32)
     shadow[first] = -1
     monkeypatch.setattr(Trace, "shadow", shadow)
-    with pytest.raises(AttackError, match="no pairs can be drawn of the 12 people asked about"):
+    with pytest.raises(AttackError, match="no pairs can be drawn of the 12 users asked about"):
         Match(between="anonymous").ask(trace, truth, prior, np.random.default_rng(0))
 
 
-def test_updates_of_one_person_a_round_leave_nothing_to_swap(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_updates_of_one_user_a_round_leave_nothing_to_swap(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trace, truth, prior = Trace.open(run / "trace"), Truth.load(run / "truth"), Prior.load(run / "prior")
-    monkeypatch.setattr(Trace, "round", np.arange(len(trace.device)))
+    monkeypatch.setattr(Trace, "round", np.arange(len(trace.client)))
     with pytest.raises(AttackError, match="fewer than two of them sent enough updates that are in one round"):
         Match(between="anonymous").ask(trace, truth, prior, np.random.default_rng(0))
 
@@ -176,8 +176,8 @@ def test_known_and_sent_are_paired_evenly_whoever_has_how_many(sizes: list[tuple
     assert np.array_equal(first // 10 == second // 10, right == 1)
     able = sum(min(pair) > 0 for pair in sizes)
     assert len(np.unique(second // 10)) == min(able - able % 2, most // 4 * 2)
-    for person in np.unique(second // 10):
-        assert len(np.unique(first[second // 10 == person] // 10)) == 2, "always with the same other person"
+    for user in np.unique(second // 10):
+        assert len(np.unique(first[second // 10 == user] // 10)) == 2, "always with the same other user"
 
 
 @given(st.sets(st.tuples(st.integers(0, 4), st.integers(1, 6)), max_size=30), st.integers(4, 60))
@@ -192,6 +192,6 @@ def test_anonymous_updates_are_paired_evenly_and_once(sent: set[tuple[int, int]]
     assert set(Counter([*first.tolist(), *second.tolist()]).values()) <= {2}
 
 
-def test_a_report_says_why_two_updates_of_a_device_match_where_nothing_is_personal() -> None:
+def test_a_report_says_why_two_updates_of_a_client_match_where_nothing_is_personal() -> None:
     assert "updates can be linked" in Match(between="anonymous").note
     assert Match().note == ""

@@ -10,7 +10,7 @@ from fedleak.errors import AttackError
 from fedleak.games.game import GameInstance
 from fedleak.games.profile import Profile, ProfileQuestions
 from fedleak.testing import planted_trace
-from fedleak.testing.people import USERS, write_federation
+from fedleak.testing.users import USERS, write_federation
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth
@@ -26,13 +26,13 @@ def ask(run: Path, game: Profile, prior: Prior | None = None, seed: int = 0) -> 
     return game.ask(trace, truth, prior or Prior.load(run / "prior"), np.random.default_rng(seed))
 
 
-def test_one_update_of_every_anonymous_device_is_asked_about(run: Path) -> None:
+def test_one_update_of_every_anonymous_client_is_asked_about(run: Path) -> None:
     asked, trace, truth = ask(run, Profile(trait="marked")), Trace.open(run / "trace"), Truth.load(run / "truth")
-    devices = [trace.header.devices[trace.device[row]] for row in asked.questions.updates]
-    assert len(set(devices)) == len(devices) == USERS
+    clients = [trace.header.clients[trace.client[row]] for row in asked.questions.updates]
+    assert len(set(clients)) == len(clients) == USERS
     assert all(np.asarray(trace.shadow)[asked.questions.updates] < 0)
-    for device, right in zip(devices, asked.answers.right, strict=True):
-        assert right == (truth.traits[truth.device_user[device]]["marked"] >= 0.5)
+    for client, right in zip(clients, asked.answers.right, strict=True):
+        assert right == (truth.traits[truth.client_user[client]]["marked"] >= 0.5)
     assert 0 < asked.answers.right.sum() < USERS
 
 
@@ -47,7 +47,7 @@ def test_the_adversary_gets_nothing_of_anybody_who_takes_part(run: Path) -> None
     assert len(questions.fitting) + len(questions.unlike) == len(questions.others)
     public = Prior.load(run / "prior").background
     assert public is not None
-    assert np.array_equal(questions.others.x, public.examples.x), "of which preparing people has dropped their own"
+    assert np.array_equal(questions.others.x, public.examples.x), "of which preparing users has dropped their own"
 
 
 def test_the_same_generator_asks_about_the_same_updates(run: Path) -> None:

@@ -1,4 +1,4 @@
-"""The game of pictures: who is asked about, what an attack is given, and what is refused."""
+"""The game of images: who is asked about, what an attack is given, and what is refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedleak.errors import AttackError
 from fedleak.games.game import GameInstance
 from fedleak.games.reconstruct import PictureQuestions, Reconstruct
 from fedleak.population.population import Examples
-from fedleak.testing.portraits import CLASSES, CLIENTS, SHAPE, VICTIMS, write_pictures
+from fedleak.testing.portraits import CLASSES, CLIENTS, SHAPE, VICTIMS, write_images
 from fedleak.trace.prior import Background, Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth
@@ -29,7 +29,7 @@ def opened(folder: Path) -> Run:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return opened(write_pictures(tmp_path_factory.mktemp("plain"), 0, leak=True))
+    return opened(write_images(tmp_path_factory.mktemp("plain"), 0, leak=True))
 
 
 def ask(run: Run, game: Reconstruct) -> GameInstance:
@@ -43,8 +43,8 @@ def test_a_question_is_the_last_update_of_a_victim_and_every_update_is_seen(run:
     assert isinstance(questions, PictureQuestions)
     assert len(questions) == 5 and questions.samples == 7 and questions.shape == SHAPE
     assert questions.classes == CLASSES and questions.choices == CLIENTS
-    owners = [str(truth.device_user[trace.header.devices[int(trace.device[row])]]) for row in questions.updates]
-    assert owners == [asked.answers.people[person] for person in asked.answers.who]
+    owners = [str(truth.client_user[trace.header.clients[int(trace.client[row])]]) for row in questions.updates]
+    assert owners == [asked.answers.users[user] for user in asked.answers.who]
     assert set(trace.round[questions.updates]) == {trace.rounds}
     for adversary in (SERVER, ANONYMOUS_SERVER):
         view, seen = asked.look(trace.folder, adversary)
@@ -56,35 +56,35 @@ def test_the_attack_is_given_the_auxiliary_set_and_nobodys_data(run: Run) -> Non
     asked = ask(run, Reconstruct())
     assert asked.prior.candidates == () and asked.prior.background is None
     assert isinstance(asked.questions, PictureQuestions) and asked.answers.evidence is not None
-    public = {picture.tobytes() for picture in asked.questions.auxiliary.x}
+    public = {image.tobytes() for image in asked.questions.auxiliary.x}
     for held in (*asked.answers.evidence.held.examples, *asked.answers.evidence.bystanders.examples):
-        assert not public & {picture.tobytes() for picture in held.x}
+        assert not public & {image.tobytes() for image in held.x}
 
 
 def test_victims_differ_in_the_property_that_they_are_judged_by(run: Run) -> None:
     asked = ask(run, Reconstruct(victims=3, attribute="rotation"))
     name, *values = asked.answers.judged
     assert name == "rotation" and len(values) == CLIENTS
-    assert len({values[person] for person in asked.answers.who}) == min(3, len(set(values)))
+    assert len({values[user] for user in asked.answers.who}) == min(3, len(set(values)))
 
 
-def test_isolated_devices_are_the_victims_and_a_newcomer_is_none(tmp_path: Path) -> None:
-    isolated = opened(write_pictures(tmp_path / "isolated", 0, leak=True, power=Capability.ISOLATE))
+def test_isolated_clients_are_the_victims_and_a_newcomer_is_none(tmp_path: Path) -> None:
+    isolated = opened(write_images(tmp_path / "isolated", 0, leak=True, power=Capability.ISOLATE))
     asked = ask(isolated, Reconstruct(victims=2))
     [told] = isolated[0].header.tampering
     view, questions = asked.look(isolated[0].folder, ACTIVE_SERVER)
-    victims = {isolated[0].header.devices[int(view.updates.handle[row])] for row in questions.updates}
-    assert victims == set(told["devices"]) and len(victims) == VICTIMS
+    victims = {isolated[0].header.clients[int(view.updates.handle[row])] for row in questions.updates}
+    assert victims == set(told["clients"]) and len(victims) == VICTIMS
     assert view.isolated == {int(view.updates.handle[row]) for row in questions.updates}
     assert asked.look(isolated[0].folder, SERVER)[0].isolated == frozenset()
-    joined = opened(write_pictures(tmp_path / "joined", 0, leak=True, power=Capability.JOIN))
+    joined = opened(write_images(tmp_path / "joined", 0, leak=True, power=Capability.JOIN))
     everybody = ask(joined, Reconstruct(victims=100))
     assert len(everybody.questions) == CLIENTS
-    assert everybody.look(joined[0].folder, MALICIOUS_CLIENT)[0].joined["device"] == "d-joined"
+    assert everybody.look(joined[0].folder, MALICIOUS_CLIENT)[0].joined["client"] == "d-joined"
 
 
 def test_an_isolated_model_is_its_own_updates_added_up(tmp_path: Path) -> None:
-    run = opened(write_pictures(tmp_path, 0, leak=True, power=Capability.ISOLATE))
+    run = opened(write_images(tmp_path, 0, leak=True, power=Capability.ISOLATE))
     view, questions = ask(run, Reconstruct()).look(run[0].folder, ACTIVE_SERVER)
     victim = int(view.updates.handle[questions.updates[0]])
     mine = np.flatnonzero(view.updates.handle == victim)
@@ -106,32 +106,32 @@ def without_class(prior: Prior) -> Prior:
 def test_what_cannot_be_asked_is_refused_and_explained(run: Run) -> None:
     trace, truth, prior = run
     rng = rng_for(0)
-    with pytest.raises(AttackError, match=r"auxiliary set of \d+ pictures has none of class 4; give it more"):
+    with pytest.raises(AttackError, match=r"auxiliary set of \d+ images has none of class 4; give it more"):
         Reconstruct().ask(trace, truth, without_class(prior), rng)
-    with pytest.raises(AttackError, match="the server has no auxiliary pictures"):
+    with pytest.raises(AttackError, match="the server has no auxiliary images"):
         Reconstruct().ask(trace, truth, replace(prior, background=None), rng)
-    with pytest.raises(AttackError, match="did not keep the devices' data"):
+    with pytest.raises(AttackError, match="did not keep the clients' data"):
         Reconstruct().ask(trace, replace(truth, evidence=None), prior, rng)
     with pytest.raises(AttackError, match=r"attribute = 'rotatoin', which .* did you mean 'rotation'"):
         Reconstruct(attribute="rotatoin").ask(trace, truth, prior, rng)
-    alone = replace(truth, device_user=dict(list(truth.device_user.items())[:1]))
+    alone = replace(truth, client_user=dict(list(truth.client_user.items())[:1]))
     with pytest.raises(AttackError, match=r"1 client\(s\) sent an update; .* two or more"):
         Reconstruct().ask(trace, alone, prior, rng)
     flat = Trace.open(trace.folder)
     flat.header = msgspec.structs.replace(trace.header, settings={**trace.header.settings, "input_shape": [64]})
-    with pytest.raises(AttackError, match="pictures can be reconstructed where a model classifies images"):
+    with pytest.raises(AttackError, match="images can be reconstructed where a model classifies images"):
         Reconstruct().ask(flat, truth, prior, rng)
 
 
 @pytest.mark.parametrize(
     ("claims", "message"),
     [
-        (np.zeros((5, 3, *SHAPE)), "asked for were pictures"),
+        (np.zeros((5, 3, *SHAPE)), "asked for were images"),
         (np.full((5, 4, *SHAPE), np.nan), "not all between 0 and 1"),
         (np.full((5, 4, *SHAPE), 1.5), "not all between 0 and 1"),
     ],
 )
-def test_what_is_no_picture_is_refused(claims: np.ndarray, message: str) -> None:
+def test_what_is_no_image_is_refused(claims: np.ndarray, message: str) -> None:
     questions = PictureQuestions(
         updates=np.arange(5),
         options=(),
@@ -145,7 +145,7 @@ def test_what_is_no_picture_is_refused(claims: np.ndarray, message: str) -> None
 
 
 def test_the_evidence_is_for_its_owner_only(tmp_path: Path) -> None:
-    folder = write_pictures(tmp_path, 0, leak=True)
+    folder = write_images(tmp_path, 0, leak=True)
     kept = [path for path in (folder / "truth").rglob("*") if path.is_file()]
     assert len(kept) > 4
     assert all(path.stat().st_mode & 0o777 == 0o600 for path in kept)

@@ -139,7 +139,7 @@ FULL_CASES: Mapping[str, str] = {
 
 
 def write(folder: Path) -> Path:
-    """Write people of whom nobody has anything personal, as files of every kind."""
+    """Write users of whom nobody has anything personal, as files of every kind."""
     rng = rng_for(0, "null cases")
     with (folder / "rows.csv").open("w", newline="") as file:
         out = csv.writer(file)
@@ -177,10 +177,10 @@ def write(folder: Path) -> Path:
     for user in range(12):
         for number in range(24):
             kind = int(rng.integers(0, 3))
-            picture = (80 * kind + rng.integers(0, 80, (8, 8))).astype(np.uint8)
+            image = (80 * kind + rng.integers(0, 80, (8, 8))).astype(np.uint8)
             place = folder / "images" / f"u{user}" / f"k{kind}" / f"{number}.png"
             place.parent.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(picture).save(place)
+            Image.fromarray(image).save(place)
     _photographs(folder / "pipa", rng)
     return folder
 

@@ -52,8 +52,8 @@ def test_nothing_is_found_in_full(name: str, data: Path, tmp_path: Path, monkeyp
 
 @pytest.mark.slow
 @pytest.mark.parametrize("split", ["auto", "stratified"])
-def test_made_up_people_with_nothing_personal(split: str, data: Path, tmp_path: Path) -> None:
-    """The people themselves, not their control: what a stratified split makes of them is in docs/results/null.md."""
+def test_made_up_users_with_nothing_personal(split: str, data: Path, tmp_path: Path) -> None:
+    """The users themselves, not their control: what a stratified split makes of them is in docs/results/null.md."""
     change = {"dataset": {"style": 0.0, "class_bias": 1e5}, "population": {"split": split}}
     found = play_undefended(parse(text_of(FULL_CASES["digits"], data), split, change), tmp_path, range(20))
     print("\n" + shown(f"digits, nothing personal, {split}", found))

@@ -64,7 +64,7 @@ def extracts(folder: Path) -> Path:
 SMALL = Blog(sentences=20, vocabulary=20, length=9, background=300)
 
 
-def test_sentences_carry_their_post_its_date_and_what_the_person_said_of_themselves(extracts: Path) -> None:
+def test_sentences_carry_their_post_its_date_and_what_the_user_said_of_themselves(extracts: Path) -> None:
     population = SMALL.load(0)
     assert population.task is Task.NEXT_TOKEN
     assert population.outputs == len(population.outputs_named) == 20
@@ -144,9 +144,9 @@ def entries(who: int, count: int, months: str = "June") -> bytes:
     return ("<Blog>\n" + "\n".join(parts) + "\n</Blog>").encode("latin-1")
 
 
-def publish(folder: Path, members: dict[str, bytes]) -> None:
+def publish(folder: Path, clients: dict[str, bytes]) -> None:
     with zipfile.ZipFile(folder / "blogs.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in members.items():
+        for name, data in clients.items():
             archive.writestr(name, data)
 
 
@@ -165,7 +165,7 @@ def test_the_corpus_as_published_is_read_where_there_is_no_extract(folder: Path)
     corpus = read("100-users")
     assert set(corpus.users) == {"11", "12"}
     assert set(corpus.background) == {"13", "14"}
-    assert corpus.people["12"] == ("male", 15)  # type: ignore[index]
+    assert corpus.about["12"] == ("male", 15)  # type: ignore[index]
     first = corpus.users["11"]  # type: ignore[index]
     assert len(first) == 200
     assert first[0].text == f"R&D & {post((11, 0))} caf\xe9"

@@ -1,4 +1,4 @@
-"""Sentences about pictures say what the pictures show."""
+"""Sentences about images say what the images show."""
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ def test_a_stroke_that_goes_up_to_the_right_leans_right() -> None:
     assert left == pytest.approx(-0.6, abs=0.05)
     assert upright == pytest.approx(0, abs=1e-6)
     assert right == pytest.approx(0.6, abs=0.05)
-    assert strokes([0.6])[0, 0, 2].argmax() > 10, "the top of the picture is its first row"
+    assert strokes([0.6])[0, 0, 2].argmax() > 10, "the top of the image is its first row"
 
 
 def test_thickness_is_the_width_of_the_stroke_and_size_its_extent() -> None:
@@ -28,7 +28,7 @@ def test_thickness_is_the_width_of_the_stroke_and_size_its_extent() -> None:
     assert long[2] > 1.5 * short[2]
 
 
-def test_a_picture_is_compared_with_others_of_its_class() -> None:
+def test_a_image_is_compared_with_others_of_its_class() -> None:
     images = np.concatenate([strokes([-0.8, -0.4, 0, 0.4, 0.8]), strokes([0.8, 0.9, 1.0, 1.1, 1.2])])
     captions = describe(images, np.repeat([1, 7], 5))
     scale = ["leaning backward", "leaning left", "upright", "leaning right", "leaning forward"]
@@ -37,7 +37,7 @@ def test_a_picture_is_compared_with_others_of_its_class() -> None:
         assert all(f" {label} , " in caption for caption in mine)
 
 
-def test_an_empty_picture_is_described_too() -> None:
+def test_an_empty_image_is_described_too() -> None:
     assert describe(np.zeros((2, 1, 8, 8), np.float32), np.array([0, 0])) == ["a plain 0 , upright , middling"] * 2
 
 

@@ -1,4 +1,4 @@
-"""Made-up people with habits: personal, reproducible, and disjoint from the test and background sets."""
+"""Made-up users with habits: personal, reproducible, and disjoint from the test and background sets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_digits_have_the_announced_shape_and_range() -> None:
         assert set(user.attributes) == {"slant", "stroke"}
 
 
-def test_people_hold_no_digit_twice_and_none_of_the_test_or_background_sets() -> None:
+def test_users_hold_no_digit_twice_and_none_of_the_test_or_background_sets() -> None:
     # Without style a digit is the same for everyone, so copies would show.
     population = Digits(users=6, examples=100, style=0).load(0)
     assert population.test is not None
@@ -49,7 +49,7 @@ def test_small_class_bias_means_few_favourite_digits() -> None:
     assert most_used(0.1) > most_used(1.0) > most_used(100.0)
 
 
-def test_more_style_sets_people_further_apart() -> None:
+def test_more_style_sets_users_further_apart() -> None:
     def spread(style: float) -> float:
         users = Digits(users=20, examples=100, class_bias=1000.0, style=style).load(0).users
         return float(np.var([user.examples.x.mean(axis=0) for user in users], axis=0).mean())

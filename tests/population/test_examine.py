@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from people import crowd, numbers, user
+from users import crowd, numbers, user
 
 from fedleak.errors import DataError
 from fedleak.plan.plan import PopulationPlan
@@ -12,7 +12,7 @@ from fedleak.population.data_quality import examine, twin_groups, usable_times
 
 
 def twins() -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Two accounts of one person: seven examples in common, three and one of their own."""
+    """Two accounts of one user: seven examples in common, three and one of their own."""
     return tuple(range(500, 510)), (*range(500, 507), 600)
 
 

@@ -1,4 +1,4 @@
-"""Faces dealt to clients, from an archive of made-up pictures; the real ones are counted, never shown."""
+"""Faces dealt to clients, from an archive of made-up images; the real ones are counted, never shown."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from fedleak.population.datasets.faces import Faces
 from fedleak.population.prepare import prepare
 
 
-def picture(person: int, number: int) -> bytes:
-    """A grey picture, brighter on the right, whose first column tells the person and the second the picture."""
+def image(person: int, number: int) -> bytes:
+    """A grey image, brighter on the right, whose first column tells the person and the second the image."""
     pixels = np.tile(np.linspace(100, 200, 92), (112, 1)).astype(np.uint8)
     pixels[:, :8], pixels[:, 8:16] = person, 10 * number
     buffer = io.BytesIO()
@@ -35,7 +35,7 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     with tarfile.open(folder / "att_faces.tar.xz", "w:xz", preset=0) as pack:
         for person in range(1, 41):
             for number in range(1, 11):
-                content = picture(person, number)
+                content = image(person, number)
                 entry = tarfile.TarInfo(f"att_faces/s{person}/{number}.pgm")
                 entry.size = len(content)
                 pack.addfile(entry, io.BytesIO(content))
@@ -43,7 +43,7 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.usefixtures("archive")
-def test_every_client_has_pictures_of_its_number_of_people_and_nobody_elses() -> None:
+def test_every_client_has_images_of_its_number_of_people_and_nobody_elses() -> None:
     population = Faces(side=32).load(0)
     assert len(population.users) == 10 and population.outputs == 40
     held = []
@@ -93,7 +93,7 @@ def test_an_incomplete_or_damaged_archive_is_refused(archive: Path) -> None:
         Faces().load(0)
     archive.unlink()
     with zipfile.ZipFile(archive.parent / "att_faces.zip", "w") as pack:
-        pack.writestr("s1/1.pgm", picture(1, 1))
+        pack.writestr("s1/1.pgm", image(1, 1))
     with pytest.raises(DataError, match="holds 1 of the 400"):
         Faces().load(0)
 

@@ -53,11 +53,11 @@ def test_texts_without_words_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize("shape", [(1, 8, 8), (1, 28, 28), (3, 32, 40)])
-def test_pixel_noise_does_not_hide_a_copied_picture(shape: tuple[int, ...]) -> None:
+def test_pixel_noise_does_not_hide_a_copied_image(shape: tuple[int, ...]) -> None:
     rng = np.random.default_rng(0)
-    pictures = rng.uniform(0, 1, (100, *shape)).astype(np.float32)
-    noisy = np.clip(pictures + rng.normal(0, 0.004, pictures.shape), 0, 1)
-    marks = fingerprint.of_images(pictures)
+    images = rng.uniform(0, 1, (100, *shape)).astype(np.float32)
+    noisy = np.clip(images + rng.normal(0, 0.004, images.shape), 0, 1)
+    marks = fingerprint.of_images(images)
     assert fingerprint.shared(fingerprint.of_images(noisy), marks).mean() > 0.95
     assert not fingerprint.shared(marks[:50], marks[50:]).any()
 
@@ -76,7 +76,7 @@ def test_rows_of_features_are_copies_only_if_equal() -> None:
 
 
 def test_a_data_set_without_fingerprints_gets_them_from_its_examples() -> None:
-    pictures = np.random.default_rng(0).uniform(0, 1, (4, 1, 8, 8)).astype(np.float32)
-    assert np.array_equal(fingerprint.of(Examples(x=pictures)), fingerprint.of_images(pictures))
+    images = np.random.default_rng(0).uniform(0, 1, (4, 1, 8, 8)).astype(np.float32)
+    assert np.array_equal(fingerprint.of(Examples(x=images)), fingerprint.of_images(images))
     tokens = np.array([[1, 2], [3, 4]])
     assert np.array_equal(fingerprint.of(Examples(x=tokens)), fingerprint.of_rows(tokens))

@@ -1,4 +1,4 @@
-"""Anyone's pictures: a folder per user."""
+"""Anyone's images: a folder per user."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fedleak.population.datasets.image_folder import ImageFolder
 from fedleak.population.prepare import prepare
 
 
-def picture(file: Path, seed: int, mode: str = "L", size: tuple[int, int] = (20, 16)) -> None:
+def image(file: Path, seed: int, mode: str = "L", size: tuple[int, int] = (20, 16)) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     shape = (size[1], size[0], 3) if mode == "RGB" else (size[1], size[0])
     pixels = np.random.default_rng(seed).integers(0, 256, shape).astype(np.uint8)
@@ -29,12 +29,12 @@ def root(tmp_path: Path) -> Path:
     for u, user in enumerate(("ann", "bob")):
         for c, animal in enumerate(("cat", "dog")):
             for i, ending in enumerate(("png", "jpg", "pgm", "JPEG")):
-                picture(tmp_path / user / animal / f"{i}.{ending}", 100 * u + 10 * c + i)
+                image(tmp_path / user / animal / f"{i}.{ending}", 100 * u + 10 * c + i)
     return tmp_path
 
 
 def test_folders_are_users_and_their_folders_are_classes(root: Path) -> None:
-    (root / "ann" / "cat" / "notes.txt").write_text("not a picture")
+    (root / "ann" / "cat" / "notes.txt").write_text("not an image")
     (root / ".hidden").mkdir()
     population = ImageFolder(path=str(root), size=8).load(0)
     assert [user.id for user in population.users] == ["ann", "bob"]
@@ -66,7 +66,7 @@ def test_labels_times_and_albums_may_come_from_a_table(tmp_path: Path) -> None:
     lines = ["file,label,time,album"]
     for u, user in enumerate(("ann", "bob")):
         for i in range(4):
-            picture(tmp_path / user / f"{i}.png", 10 * u + i)
+            image(tmp_path / user / f"{i}.png", 10 * u + i)
             lines.append(f"{user}/{i}.png,{'cat' if i % 2 else 'dog'},2024-01-0{i + 1},trip{i // 2}")
     (tmp_path / "labels.csv").write_text("\n".join(lines))
     (tmp_path / "users.csv").write_text("user,sex,town\nann,f,\n")
@@ -80,14 +80,14 @@ def test_labels_times_and_albums_may_come_from_a_table(tmp_path: Path) -> None:
     assert (ann.attributes, bob.attributes) == ({"sex": "f"}, {})
 
 
-def test_a_user_without_pictures_is_reported_not_hidden(root: Path) -> None:
+def test_a_user_without_images_is_reported_not_hidden(root: Path) -> None:
     (root / "carl").mkdir()
     prepared = prepare(ImageFolder(path=str(root), size=8), PopulationPlan(), 0)
     assert [share.user.id for share in prepared.shares] == ["ann", "bob"]
     assert [(f.kind, f.count) for f in prepared.findings] == [("split", 2), ("few", 1)]
 
 
-def test_a_copied_account_is_found_though_its_pictures_were_saved_again(root: Path) -> None:
+def test_a_copied_account_is_found_though_its_images_were_saved_again(root: Path) -> None:
     for file in sorted((root / "ann").rglob("*.png")) + sorted((root / "ann").rglob("*.pgm")):
         again = root / "ann again" / file.relative_to(root / "ann").with_suffix(".jpg")
         again.parent.mkdir(parents=True, exist_ok=True)
@@ -98,12 +98,12 @@ def test_a_copied_account_is_found_though_its_pictures_were_saved_again(root: Pa
 
 
 def test_missing_labels_say_how_to_give_them(root: Path) -> None:
-    picture(root / "ann" / "loose.png", 5)
+    image(root / "ann" / "loose.png", 5)
     with pytest.raises(DataError, match=r"loose\.png: has no label.*labels\.csv with the columns file,label"):
         ImageFolder(path=str(root)).load(0)
 
 
-def test_a_picture_without_a_row_and_a_row_given_twice_are_refused(root: Path) -> None:
+def test_a_image_without_a_row_and_a_row_given_twice_are_refused(root: Path) -> None:
     (root / "labels.csv").write_text("file,label\nann/cat/0.png,x\n")
     with pytest.raises(DataError, match=r"labels\.csv: no row for ann/cat/1\.jpg"):
         ImageFolder(path=str(root)).load(0)
@@ -114,7 +114,7 @@ def test_a_picture_without_a_row_and_a_row_given_twice_are_refused(root: Path) -
 
 @pytest.mark.parametrize("name", ["0.png", "1.jpg", "2.pgm"])
 @pytest.mark.parametrize("damage", ["truncated", "foreign", "empty"])
-def test_a_damaged_picture_is_named(root: Path, name: str, damage: str) -> None:
+def test_a_damaged_image_is_named(root: Path, name: str, damage: str) -> None:
     file = root / "ann" / "cat" / name
     data = file.read_bytes()
     file.write_bytes({"truncated": data[: len(data) // 2], "foreign": b"GIF89a" + data, "empty": b""}[damage])
@@ -122,7 +122,7 @@ def test_a_damaged_picture_is_named(root: Path, name: str, damage: str) -> None:
         ImageFolder(path=str(root)).load(0)
 
 
-def test_a_picture_that_would_fill_the_memory_is_refused(root: Path) -> None:
+def test_a_image_that_would_fill_the_memory_is_refused(root: Path) -> None:
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
@@ -130,13 +130,13 @@ def test_a_picture_that_would_fill_the_memory_is_refused(root: Path) -> None:
         header = struct.pack(">IIBBBBB", side, side, 1, 0, 0, 0, 0)
         bomb = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
         (root / "ann" / "cat" / "0.png").write_bytes(bomb)
-        with pytest.raises(DataError, match=r"0\.png: too large a picture"):
+        with pytest.raises(DataError, match=r"0\.png: too large an image"):
             ImageFolder(path=str(root)).load(0)
 
 
 def test_a_link_out_of_the_folder_is_refused(root: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
-    picture(elsewhere / "secret.png", 1)
+    image(elsewhere / "secret.png", 1)
     for link, target in (
         (root / "ann" / "cat" / "link.png", elsewhere / "secret.png"),
         (root / "ann" / "bird", elsewhere),
@@ -160,7 +160,7 @@ def test_no_folder_no_users_or_one_class_are_refused(tmp_path: Path) -> None:
         ImageFolder(path=str(tmp_path / "none")).load(0)
     with pytest.raises(DataError, match="holds no folders"):
         ImageFolder(path=str(tmp_path)).load(0)
-    picture(tmp_path / "ann" / "cat" / "0.png", 1)
+    image(tmp_path / "ann" / "cat" / "0.png", 1)
     with pytest.raises(DataError, match=r"1 class\(es\)"):
         ImageFolder(path=str(tmp_path)).load(0)
 

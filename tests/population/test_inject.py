@@ -120,7 +120,7 @@ def test_what_cannot_be_placed_is_explained(
 
 
 def test_data_without_texts_or_in_another_alphabet_is_refused(book: Path) -> None:
-    with pytest.raises(PlanError, match=r"\[inject\]: the data set has no texts in which people hold secrets"):
+    with pytest.raises(PlanError, match=r"\[inject\]: the data set has no texts in which users hold secrets"):
         inject(Digits(users=4, examples=8).load(0), InjectPlan(), 0)
     population = clients(book).load(0)
     assert population.records is not None

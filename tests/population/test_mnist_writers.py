@@ -115,7 +115,7 @@ def test_files_that_do_not_belong_together_are_refused(small: Path) -> None:
 
 
 @pytest.mark.usefixtures("find_real_data")
-def test_the_real_writers_are_people_of_their_own() -> None:
+def test_the_real_writers_are_users_of_their_own() -> None:
     prepared = prepare(MnistWriters(per_class=8), PopulationPlan(users=100), 1)
     assert len(prepared.shares) == 100
     assert [(finding.kind, finding.action) for finding in prepared.findings] == [("split", "balanced")]

@@ -1,4 +1,4 @@
-"""A whole audit of people whose examples have several labels: control, defences, attacks and yardsticks included."""
+"""A whole audit of users whose examples have several labels: control, defences, attacks and yardsticks included."""
 
 from __future__ import annotations
 

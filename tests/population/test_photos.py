@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_image_folder import picture
+from test_image_folder import image
 
 from fedleak.core import Task
 from fedleak.errors import DataError
@@ -33,7 +33,7 @@ def pipa(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for owner, photos in OWNERS.items():
         for n in photos:
             album = 7000 + n // 2
-            picture(root / ("train", "val", "test", "leftover")[n % 4] / f"{album}_{n}.jpg", n, "RGB")
+            image(root / ("train", "val", "test", "leftover")[n % 4] / f"{album}_{n}.jpg", n, "RGB")
             index += [f"{album} {n} {x} 10 40 40 {n % 5 + 1} {n % 4}" for x in range(1 + n % 2)]  # one or two heads
             taken = f"2010-01-{1 + n % 28:02d} 10:00:00"
             info = {"id": str(n), "owner": {"nsid": owner, "username": "x"}, "dates": {"posted": "1", "taken": taken}}
@@ -90,7 +90,7 @@ def test_a_foreign_line_in_the_index_is_named(pipa: Path, line: str) -> None:
         Pipa(min_photos=4, size=8).load(0)
 
 
-def test_a_picture_that_is_missing_or_damaged_is_named(pipa: Path) -> None:
+def test_a_image_that_is_missing_or_damaged_is_named(pipa: Path) -> None:
     file = next((pipa / "train").glob("*_100.jpg"))
     data = file.read_bytes()
     file.write_bytes(data[: len(data) // 2])
@@ -122,12 +122,12 @@ def openimages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     labels = ["ImageID,Source,LabelName,Confidence"]
     for owner, photos in OWNERS.items():
         for n in photos:
-            picture(root / "train" / f"{code(n)}.jpg", n, "RGB")
-            profile = f"https://www.flickr.com/people/{owner}/"
+            image(root / "train" / f"{code(n)}.jpg", n, "RGB")
+            profile = f"https://www.flickr.com/users/{owner}/"
             images.append(f'{code(n)},train,u,l,c,{profile},"Smith, J.",t,1,m,,0.0')
             labels.append(f"{code(n)},verification,/m/food,{n % 2}")
             labels.append(f"{code(n)},verification,/m/house,{int(n % 3 == 0)}")
-    images.append(f"{code(999)},train,u,l,c,https://www.flickr.com/people/ann/,A,t,1,m,,0.0")  # no picture of it here
+    images.append(f"{code(999)},train,u,l,c,https://www.flickr.com/users/ann/,A,t,1,m,,0.0")  # no image of it here
     labels.append(f"{code(999)},verification,/m/food,1")
     (root / IMAGES).write_text("\n".join(images) + "\n")
     (root / LABELS).write_text("\n".join(labels) + "\n")
@@ -168,10 +168,10 @@ def test_openimages_names_the_file_and_line_of_a_bad_row(openimages: Path) -> No
         OpenImages(min_photos=4, size=8).load(0)
 
 
-def test_openimages_without_pictures_or_tables_says_what_to_get(openimages: Path) -> None:
+def test_openimages_without_images_or_tables_says_what_to_get(openimages: Path) -> None:
     for file in (openimages / "train").iterdir():
         file.unlink()
-    with pytest.raises(DataError, match=r"holds no pictures named <ImageID>\.jpg"):
+    with pytest.raises(DataError, match=r"holds no images named <ImageID>\.jpg"):
         OpenImages().load(0)
     (openimages / "train").rmdir()
     (openimages / IMAGES).unlink()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from people import Given, crowd, everything, examples, numbers, user
+from users import Given, crowd, everything, examples, numbers, user
 
 from fedleak.core import Task
 from fedleak.errors import DataError
@@ -181,7 +181,7 @@ def test_too_many_background_users_are_refused() -> None:
 
 def test_a_background_with_a_good_part_of_somebodys_data_is_refused() -> None:
     # u0 holds 1000 to 1009.
-    with pytest.raises(DataError, match=r"holds 3 of the 10 examples of user 'u0'.*must be other people's"):
+    with pytest.raises(DataError, match=r"holds 3 of the 10 examples of user 'u0'.*must be other users'"):
         prepare(Given(users=crowd(2), background=examples([1003, 1004, 1005, 77777])), PopulationPlan(), 0)
 
 
@@ -278,10 +278,10 @@ def several(name: str, start: int) -> User:
 
 
 def test_several_labels_an_example_keep_their_examples() -> None:
-    people = (several("a", 100), several("b", 200))
+    users = (several("a", 100), several("b", 200))
     for iid in (False, True):
-        prepared = prepare(Given(users=people, task=Task.MULTI_LABEL, test=None), PopulationPlan(), 0, iid=iid)
-        owned = {n: row for u in people for n, row in zip(numbers(u.examples), np.asarray(u.examples.y), strict=True)}
+        prepared = prepare(Given(users=users, task=Task.MULTI_LABEL, test=None), PopulationPlan(), 0, iid=iid)
+        owned = {n: row for u in users for n, row in zip(numbers(u.examples), np.asarray(u.examples.y), strict=True)}
         for side in [side for s in prepared.shares for side in (s.prior, s.private)] + [prepared.test]:
             assert side.y is not None
             assert side.y.shape == (len(side), 2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from people import Given, numbers, user
+from users import Given, numbers, user
 
 from fedleak.plan.plan import PopulationPlan
 from fedleak.population.population import User

@@ -21,10 +21,10 @@ from fedleak.population.prepare import prepare
 WORDS = [f"{first}{second}" for first in "bdfgklmnprst" for second in ("a", "e", "i", "o", "u", "ai", "ou")]
 
 
-def reviews(people: dict[str, int]) -> list[tuple[str, int, str]]:
-    """So many reviews of each person, in no order: (person, number, text)."""
+def reviews(users: dict[str, int]) -> list[tuple[str, int, str]]:
+    """So many reviews of each user, in no order: (user, number, text)."""
     rng = np.random.default_rng(0)
-    written = [(who, i, " ".join(rng.choice(WORDS, 12))) for who, count in people.items() for i in range(count)]
+    written = [(who, i, " ".join(rng.choice(WORDS, 12))) for who, count in users.items() for i in range(count)]
     return [written[i] for i in rng.permutation(len(written))]
 
 
@@ -42,7 +42,7 @@ def yelp_line(who: str, i: int, text: str) -> dict[str, Any]:
     }
 
 
-PEOPLE = {"ann": 8, "bob": 9, **{f"stranger{i}": 3 for i in range(40)}}
+USERS = {"ann": 8, "bob": 9, **{f"stranger{i}": 3 for i in range(40)}}
 SMALL: dict[str, Any] = {"min_reviews": 5, "vocabulary": 50, "length": 10, "background": 100}
 
 
@@ -51,11 +51,11 @@ def yelp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("FEDLEAK_DATA", str(tmp_path))
     file = tmp_path / "yelp" / "yelp_academic_dataset_review.json"
     file.parent.mkdir()
-    file.write_text("".join(json.dumps(yelp_line(*review)) + "\n" for review in reviews(PEOPLE)))
+    file.write_text("".join(json.dumps(yelp_line(*review)) + "\n" for review in reviews(USERS)))
     return file
 
 
-def test_yelp_keeps_people_with_many_reviews_and_learns_their_stars(yelp: Path) -> None:
+def test_yelp_keeps_users_with_many_reviews_and_learns_their_stars(yelp: Path) -> None:
     population = Yelp(**SMALL).load(0)
     assert (population.task, population.outputs) == (Task.REGRESS, 1)
     assert [(user.id, len(user.examples)) for user in population.users] == [("ann", 8), ("bob", 9)]
@@ -64,7 +64,7 @@ def test_yelp_keeps_people_with_many_reviews_and_learns_their_stars(yelp: Path) 
     assert rows.time is not None
     assert rows.x.shape == (8, 10)
     assert rows.x.max() < 50
-    # Review i of a person was written on day i + 1 and has 1 + i % 5 stars.
+    # Review i of a user was written on day i + 1 and has 1 + i % 5 stars.
     assert rows.y.tolist() == [1 + int(day) % 5 for day in rows.time - rows.time.min()]
     assert population.background is not None
     assert 100 <= len(population.background) < 110
@@ -141,7 +141,7 @@ def amazon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file = tmp_path / "amazon" / "reviews_Digital_Music_5.json.gz"
     file.parent.mkdir()
     text = ""
-    for who, i, words in reviews(PEOPLE):
+    for who, i, words in reviews(USERS):
         line = {"reviewerID": who, "asin": "a", "helpful": [0, 1], "overall": 1.0 + i % 5, "unixReviewTime": 86400 * i}
         text += json.dumps({**line, "reviewText": words}) + "\n"
     file.write_bytes(gzip.compress(text.encode()))
@@ -166,7 +166,7 @@ def test_a_truncated_archive_is_damaged_not_short(amazon: Path) -> None:
         Amazon(**SMALL).load(0)
 
 
-def test_the_real_reviews_have_the_people_they_are_said_to_have(find_real_data: None) -> None:
+def test_the_real_reviews_have_the_users_they_are_said_to_have(find_real_data: None) -> None:
     population = Amazon().load(0)
     assert len(population.users) == 95
     stars = np.concatenate([np.asarray(user.examples.y) for user in population.users])

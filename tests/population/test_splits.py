@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from people import examples, user
+from users import examples, user
 
 from fedleak.core import FloatArray, IntArray, rng_for
 from fedleak.errors import DataError, PlanError
@@ -247,11 +247,11 @@ def agreement(users: list[User], split: Split, seed: int) -> float:
 
 def test_sides_are_independent_where_nothing_is_personal_except_if_stratified_or_halved_against_the_design() -> None:
     # 300 users x 10 classes: the standard error of the correlation is about .02.
-    people = chance_counts(300, 80, 3)
-    chosen = splits.choose(people, PopulationPlan(), test_share=0.2)
-    assert abs(agreement(people, chosen, 0)) < 0.08
-    assert abs(agreement(people, Split(name="half", prior_share=0.5, test_share=0.0), 0)) < 0.08
-    assert agreement(people, Split(name="stratified", prior_share=0.5, test_share=0.0), 0) > 0.8
+    users = chance_counts(300, 80, 3)
+    chosen = splits.choose(users, PopulationPlan(), test_share=0.2)
+    assert abs(agreement(users, chosen, 0)) < 0.08
+    assert abs(agreement(users, Split(name="half", prior_share=0.5, test_share=0.0), 0)) < 0.08
+    assert agreement(users, Split(name="stratified", prior_share=0.5, test_share=0.0), 0) > 0.8
     designed = table([[8] * 10] * 300)
     assert agreement(designed, splits.choose(designed, PopulationPlan(), test_share=0.0), 0) == 0
     assert agreement(designed, Split(name="half", prior_share=0.5, test_share=0.0), 0) < -0.8

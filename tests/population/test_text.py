@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from fedleak.population import text
 
 
-def test_words_that_many_people_use_come_before_words_that_one_person_uses_often() -> None:
-    people = [[["hi", "zebra"], ["zebra"] * 50], [["hi", "there"]], [["hi", "there"]]]
-    assert text.vocabulary(people, 4) == ("<pad>", "<unknown>", "hi", "there")
+def test_words_that_many_users_use_come_before_words_that_one_user_uses_often() -> None:
+    users = [[["hi", "zebra"], ["zebra"] * 50], [["hi", "there"]], [["hi", "there"]]]
+    assert text.vocabulary(users, 4) == ("<pad>", "<unknown>", "hi", "there")
 
 
 def test_a_vocabulary_is_no_larger_than_the_words_there_are() -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-from people import Given, examples, numbers, user
+from users import Given, examples, numbers, user
 
 from fedleak.core import UserId
 from fedleak.plan.plan import PopulationPlan
@@ -34,10 +34,10 @@ def drawn(*images: npt.NDArray[np.float32], label: int = 7) -> Examples:
 
 def test_a_bar_is_seen_across_the_stem_and_not_in_a_hook_or_another_digit() -> None:
     see = HANDWRITING["barred-seven"]
-    pictures = (seven(bar=True), seven(), seven(hook=True), seven(bar=True, width=4), seven(bar=True, lean=0.1))
-    assert see(drawn(*pictures)).tolist() == [1, 0, 0, 1, 1]
-    assert see(drawn(*pictures, label=1)).tolist() == [-1] * 5
-    assert see(drawn(np.zeros((28, 28), np.float32))).tolist() == [0], "an empty picture shows nothing"
+    images = (seven(bar=True), seven(), seven(hook=True), seven(bar=True, width=4), seven(bar=True, lean=0.1))
+    assert see(drawn(*images)).tolist() == [1, 0, 0, 1, 1]
+    assert see(drawn(*images, label=1)).tolist() == [-1] * 5
+    assert see(drawn(np.zeros((28, 28), np.float32))).tolist() == [0], "an empty image shows nothing"
 
 
 def test_slanted_and_bold_strokes_are_seen() -> None:
@@ -48,9 +48,9 @@ def test_slanted_and_bold_strokes_are_seen() -> None:
             image[y, x : x + width] = 1
         return image
 
-    pictures = drawn(stroke(0, 1), stroke(0.5, 1), stroke(-0.5, 1), stroke(0, 5))
-    assert HANDWRITING["slanted"](pictures).tolist() == [0, 1, 0, 0]
-    assert HANDWRITING["bold"](pictures).tolist() == [0, 0, 0, 1]
+    images = drawn(stroke(0, 1), stroke(0.5, 1), stroke(-0.5, 1), stroke(0, 5))
+    assert HANDWRITING["slanted"](images).tolist() == [0, 1, 0, 0]
+    assert HANDWRITING["bold"](images).tolist() == [0, 0, 0, 1]
 
 
 def test_a_topic_is_seen_by_its_words_and_only_if_the_vocabulary_has_one() -> None:
@@ -81,7 +81,7 @@ def test_the_truth_is_about_private_data_and_the_public_examples_are_other_peopl
     mixed = sum(number % 2 for number in private) / len(private)
     assert len(private) == 5
     assert real.traits == {UserId("u0"): {"odd": 1.0}, UserId("u1"): {"odd": 0.0}, UserId("u2"): {"odd": mixed}}
-    assert control.traits == real.traits, "who fits is a fact about people; the control mixes their data only"
+    assert control.traits == real.traits, "who fits is a fact about users; the control mixes their data only"
     assert real.public is not None
     assert numbers(real.public) == [9001, 9002, 9003, 9004, 9005, 9006], "2002 is the second user's"
     assert real.shows["odd"].tolist() == [1, 0, 1, 0, 1, 0]

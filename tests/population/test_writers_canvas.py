@@ -74,7 +74,7 @@ def test_others_make_the_background_and_the_test_set(marked: Path) -> None:
     assert (len(population.background), len(population.test)) == (3, 7)
 
 
-def test_the_seed_changes_the_canvases_but_not_the_people(marked: Path) -> None:
+def test_the_seed_changes_the_canvases_but_not_the_users(marked: Path) -> None:
     first, second = (WritersCanvas(canvases=12).load(seed) for seed in (0, 1))
     assert [user.id for user in first.users] == [user.id for user in second.users]
     assert rows_on(first.users[0].examples.x) != rows_on(second.users[0].examples.x)

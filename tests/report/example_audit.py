@@ -42,7 +42,7 @@ sigma = 0.02
 def example(users: int = 40, seed: int = 7, names: list[str] | None = None, **changes: Any) -> Audit:
     """Build the audit; `names` overrides the users' names, `changes` any field of the audit."""
     rng = np.random.default_rng(seed)
-    people = names or [f"writer-{i:03d}" for i in range(users)]
+    everyone = names or [f"writer-{i:03d}" for i in range(users)]
     scores: list[Score] = []
     details: list[Detail] = []
     runs: list[tuple[dict[str, Any] | None, str | None, float, float]] = [
@@ -63,7 +63,7 @@ def example(users: int = 40, seed: int = 7, names: list[str] | None = None, **ch
             chance=0.103,
         )
         for attack in ATTACKS:
-            detail = _detail(attack, defence, control, STRENGTH[attack] * left, people, rng)
+            detail = _detail(attack, defence, control, STRENGTH[attack] * left, everyone, rng)
             details.append(detail)
             scores += _scores(detail, utility, rng)
     audit: dict[str, Any] = {
@@ -71,7 +71,7 @@ def example(users: int = 40, seed: int = 7, names: list[str] | None = None, **ch
         "story": "Forty people teach a phone keyboard to read digits. Their phones send only updates of the model.",
         "created": "2026-01-02T03:04:05Z",
         "source": "scikit-learn's digits; each user has habits of their own (slant, scale, favourite digits).",
-        "population": {"users": len(people), "examples": 4800, "prior": "random", "prior_share": 0.5},
+        "population": {"users": len(everyone), "examples": 4800, "prior": "random", "prior_share": 0.5},
         "federation": {"model": "mlp", "parameters": 5210, "rounds": 100, "fraction": 0.1, "lr": 0.05},
         "findings": [
             Finding(kind="twins", count=2, action="drop", text="2 users share most of their examples with another."),
@@ -82,26 +82,26 @@ def example(users: int = 40, seed: int = 7, names: list[str] | None = None, **ch
                 name="anonymous-server",
                 summary="The server that runs the federation, curious but honest.",
                 sees=["the global model of every round", "each client's update, under a fresh handle every round"],
-                cannot_see=["which updates come from one device", "the data on a device"],
+                cannot_see=["which updates come from one client", "the data on a client"],
                 capabilities=[],
             )
         ],
         "attacks": ATTACKS,
         "defences": {
-            "noise": "Each device adds Gaussian noise to its update before sending it.",
-            "rand-aug": "Each device trains on randomly changed copies of its examples.",
+            "noise": "Each client adds Gaussian noise to its update before sending it.",
+            "rand-aug": "Each client trains on randomly changed copies of its examples.",
         },
         "scores": scores,
         "details": details,
         "effects": [
-            Effect(defence=NOISE, devices=8, same=0.0, cosine=0.7, norm=1.4, idle=False, text="It differs."),
-            Effect(defence=AUGMENT, devices=8, same=1.0, idle=True, text="It does nothing here."),
+            Effect(defence=NOISE, clients=8, same=0.0, cosine=0.7, norm=1.4, idle=False, text="It differs."),
+            Effect(defence=AUGMENT, clients=8, same=1.0, idle=True, text="It does nothing here."),
         ],
         "promises": [Promised(defence=NOISE, promises=[PROMISE])],
         "tradeoffs": [weighed(scores)],
         "failures": [Failure(defence=AUGMENT, seed=3, why="It could not be trained.")],
         "untested": [
-            Untested(what="people outside the population", why="the game is closed: one of the 40 users is right"),
+            Untested(what="users outside the population", why="the game is closed: one of the 40 users is right"),
             Untested(what="secure aggregation", why="no adversary of this plan sees sums only"),
         ],
         "plan": PLAN,
@@ -117,8 +117,8 @@ PROMISE = Promise(
     hidden_epsilon=1.1,
     per_round=0.5,
     delta=1e-3,
-    unit="device",
-    adjacency="one device more or less",
+    unit="client",
+    adjacency="one client more or less",
     against="the server",
     how="Gaussian mechanism",
     tested=0.5,
@@ -143,20 +143,20 @@ def _detail(
     defence: dict[str, Any] | None,
     control: str | None,
     strength: float,
-    people: list[str],
+    everyone: list[str],
     rng: np.random.Generator,
 ) -> Detail:
-    chance = 1.6 / len(people)
-    ap = np.clip(rng.beta(2.2 * strength + 0.02, 2.2 * (1 - strength) + 0.02, len(people)) * 0.97 + chance, 0, 1)
+    chance = 1.6 / len(everyone)
+    ap = np.clip(rng.beta(2.2 * strength + 0.02, 2.2 * (1 - strength) + 0.02, len(everyone)) * 0.97 + chance, 0, 1)
     order = np.argsort(-ap)
-    mistaken = [people[(i + 1) % len(people)] for i in range(len(people))]
+    mistaken = [everyone[(i + 1) % len(everyone)] for i in range(len(everyone))]
     recall = np.linspace(0, 1, 60)
     precision = np.clip(ap.mean() + (1 - ap.mean()) * (1 - recall) ** (0.4 + 3 * (1 - strength)), 0, 1) * (
         1 - 0.8 * recall**6 * (1 - strength)
     )
     if strength < 0.02:
         precision = np.full(60, chance) + rng.normal(0, 0.003, 60)
-    half = min(5, len(people) // 2)
+    half = min(5, len(everyone) // 2)
     shown = [*order[:half], *order[-half:]]
     table = rng.random((len(shown), len(shown))) * (1 - ap[shown])[:, None] * 0.3
     np.fill_diagonal(table, ap[shown])
@@ -166,11 +166,11 @@ def _detail(
         game="identify",
         defence=defence,
         control=control,
-        users=[PerUser(user=people[i], ap=float(ap[i]), updates=10, mistaken_for=mistaken[i]) for i in order],
+        users=[PerUser(user=everyone[i], ap=float(ap[i]), updates=10, mistaken_for=mistaken[i]) for i in order],
         recall=recall.tolist(),
         precision=np.clip(precision, 0, 1).tolist(),
         null=(chance + rng.gamma(4, 0.002, 200)).tolist(),
-        confusion_users=[people[i] for i in shown],
+        confusion_users=[everyone[i] for i in shown],
         confusion=table.tolist(),
     )
 

@@ -16,15 +16,15 @@ from fedleak.score.detail import detail
 from fedleak.score.result import Analysis, Audit, Detail, Figure, Score, Series, Utility
 from fedleak.score.score import AttackResult, applies, measure, verdict
 
-PEOPLE = tuple(f"writer-{i:03d}" for i in range(30))
+USERS = tuple(f"writer-{i:03d}" for i in range(30))
 GAMES = {
-    "identify (seen=0.5)": ("Who of these people sent this update?", ("ap", "top1", "top5", "unseen")),
-    "match": ("Did these two updates come from the same person?", ("ap", "auc")),
+    "identify (seen=0.5)": ("Who of these users sent this update?", ("ap", "top1", "top5", "unseen")),
+    "match": ("Did these two updates come from the same user?", ("ap", "auc")),
     "profile": ("Does this update come from somebody who fits the profile?", ("ap", "p5", "p10")),
     "attribute": ("Which group does the sender of this update belong to?", ("top1", "ap")),
-    "link": ("Which of these anonymous updates come from the same device?", Link.metrics),
+    "link": ("Which of these anonymous updates come from the same client?", Link.metrics),
     "extract": (
-        "What is the secret of this device's owner?",
+        "What is the secret of this client's owner?",
         (*Extract.metrics, *Extract.distances),
     ),
 }
@@ -76,7 +76,7 @@ def _identify(skill: float, rng: np.random.Generator, seed: int) -> AttackResult
     right = np.minimum(who, 10)  # the last ten are unseen
     claims = rng.normal(size=(len(who), 11))
     claims[np.arange(len(who)), right] += skill
-    return AttackResult(seed, claims.astype(np.float32), right, (*PEOPLE[:10], "unseen"), "identify", who, PEOPLE)
+    return AttackResult(seed, claims.astype(np.float32), right, (*USERS[:10], "unseen"), "identify", who, USERS)
 
 
 def _match(skill: float, rng: np.random.Generator, seed: int) -> AttackResult:
@@ -85,25 +85,25 @@ def _match(skill: float, rng: np.random.Generator, seed: int) -> AttackResult:
     second = np.where(right == 1, first, (first + rng.integers(1, 30, size=400)) % 30)
     claims = rng.normal(size=400) + skill * right
     who = np.stack([first, second], axis=1)
-    return AttackResult(seed, claims[:, None].astype(np.float32), right, ("same",), "match", who, PEOPLE)
+    return AttackResult(seed, claims[:, None].astype(np.float32), right, ("same",), "match", who, USERS)
 
 
 def _link(skill: float, rng: np.random.Generator, seed: int) -> AttackResult:
-    """Ten devices, all of which take part in the rounds 1, 2 and 6."""
+    """Ten clients, all of which take part in the rounds 1, 2 and 6."""
     gap, first, second = (part.ravel() for part in np.meshgrid([1, 5], np.arange(10), np.arange(10), indexing="ij"))
     right = (first == second).astype(np.int64)
     claims = rng.normal(size=len(right)) + skill * (right - 0.5)
     search = np.stack([gap, 10 * gap + first], axis=1)
     who = np.stack([first, second], axis=1)
-    people = tuple(f"{seed}/{name}" for name in PEOPLE)
-    return AttackResult(seed, claims[:, None].astype(np.float32), right, ("same",), "link", who, people, gallery=search)
+    users = tuple(f"{seed}/{name}" for name in USERS)
+    return AttackResult(seed, claims[:, None].astype(np.float32), right, ("same",), "link", who, users, gallery=search)
 
 
 def _profile(skill: float, rng: np.random.Generator, seed: int) -> AttackResult:
     who = np.repeat(np.arange(30), 6)
     right = (who < 6).astype(np.int64)
     claims = rng.normal(size=30)[who] + rng.normal(size=len(who)) + skill * right
-    return AttackResult(seed, claims[:, None].astype(np.float32), right, ("fits",), "profile", who, PEOPLE)
+    return AttackResult(seed, claims[:, None].astype(np.float32), right, ("fits",), "profile", who, USERS)
 
 
 def _attribute(skill: float, rng: np.random.Generator, seed: int) -> AttackResult:
@@ -112,7 +112,7 @@ def _attribute(skill: float, rng: np.random.Generator, seed: int) -> AttackResul
     claims = rng.normal(size=(30, 3))[who] + rng.normal(size=(len(who), 3))
     claims[np.arange(len(who)), right] += skill
     groups = ("under 20", "20 to under 30", "30 and over")
-    return AttackResult(seed, claims.astype(np.float32), right, groups, "attribute", who, PEOPLE)
+    return AttackResult(seed, claims.astype(np.float32), right, groups, "attribute", who, USERS)
 
 
 def _extract(skill: float, rng: np.random.Generator, seed: int) -> AttackResult:
@@ -121,8 +121,8 @@ def _extract(skill: float, rng: np.random.Generator, seed: int) -> AttackResult:
     claims = rng.integers(1, 11, size=(30, 50, 9)).astype(np.int32)
     known = rng.random((30, 9)) < skill / 2.4
     claims[:, 0] = np.where(known, secrets, claims[:, 0])
-    people = tuple(f"{seed}/{name}" for name in PEOPLE)
-    return AttackResult(seed, claims, secrets, (), "extract", np.arange(30), people, 10**9)
+    users = tuple(f"{seed}/{name}" for name in USERS)
+    return AttackResult(seed, claims, secrets, (), "extract", np.arange(30), users, 10**9)
 
 
 _PLAYS: Mapping[str, Callable[[float, np.random.Generator, int], AttackResult]] = {
@@ -172,11 +172,11 @@ def analyses() -> list[Analysis]:
     examples = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0]
     curve = [0.08, 0.13, 0.22, 0.35, 0.47, 0.58, 0.66]
     layers = ["embedding", "hidden", "recurrent", "before-the-last", "output"]
-    people = [f"writer-{i:03d}" for i in range(6)]
+    users = [f"writer-{i:03d}" for i in range(6)]
     return [
         Analysis(
             name="priors",
-            title="How much must be known of a person beforehand?",
+            title="How much must be known of a user beforehand?",
             text="The attack was given fewer and fewer prior examples. Eight are enough for a third of the updates.",
             columns=["prior examples", "AP", "low", "high", "chance"],
             rows=[[x, y, y - 0.04, y + 0.05, 0.041] for x, y in zip(examples, curve, strict=True)],
@@ -184,7 +184,7 @@ def analyses() -> list[Analysis]:
                 Figure(
                     kind="lines",
                     title="Average precision over the number of prior examples",
-                    x_label="prior examples of each person",
+                    x_label="prior examples of each user",
                     y_label="average precision",
                     log_x=True,
                     series=[
@@ -231,25 +231,25 @@ def analyses() -> list[Analysis]:
         ),
         Analysis(
             name="distances",
-            title="Are people nearer to themselves than to others?",
-            text="One point a person.",
+            title="Are users nearer to themselves than to others?",
+            text="One point a user.",
             columns=["space", "share above the diagonal"],
             rows=[["updates", 0.93], ["raw data", 0.71]],
             figures=[
                 Figure(
                     kind="scatter",
-                    title="Distances within and between people",
+                    title="Distances within and between users",
                     x_label="to themselves",
                     y_label="to others",
                     diagonal=True,
                     series=[
                         Series(
-                            name=f"{person}, {side}",
+                            name=f"{user}, {side}",
                             x=(0.5 + 0.1 * i + 0.03 * rng.normal(size=9)).tolist(),
                             y=(0.8 + 0.05 * rng.normal(size=9)).tolist(),
-                            labels=[f"{person}, update {j}" for j in range(9)],
+                            labels=[f"{user}, update {j}" for j in range(9)],
                         )
-                        for i, person in enumerate(people)
+                        for i, user in enumerate(users)
                         for side in ("prior", "private")
                     ],
                 )
@@ -258,7 +258,7 @@ def analyses() -> list[Analysis]:
         Analysis(
             name="rounds",
             title="Does what is learnt early help later?",
-            text="Learnt from some rounds, asked about others; and how each person leans.",
+            text="Learnt from some rounds, asked about others; and how each user leans.",
             columns=["learnt from", "asked about", "AP"],
             rows=[[f"{a}", f"{b}", 0.5] for a in range(4) for b in range(4)],
             figures=[
@@ -273,12 +273,12 @@ def analyses() -> list[Analysis]:
                 ),
                 Figure(
                     kind="heatmap",
-                    title="How far each person's classes lean from everyone's",
+                    title="How far each user's classes lean from everyone's",
                     x_label="class",
-                    y_label="person and side",
+                    y_label="user and side",
                     x_ticks=[f"digit {i}" for i in range(10)],
                     y_ticks=[
-                        f"{p} (AP 0.{9 - i}1) {side}" for i, p in enumerate(people) for side in ("prior", "private")
+                        f"{p} (AP 0.{9 - i}1) {side}" for i, p in enumerate(users) for side in ("prior", "private")
                     ],
                     cells=(3 * rng.normal(size=(12, 10))).tolist(),
                 ),

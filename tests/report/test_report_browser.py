@@ -1,4 +1,4 @@
-"""The page in a real browser: what people will see on a screen, on a phone, in the dark and on paper."""
+"""The page in a real browser: what users will see on a screen, on a phone, in the dark and on paper."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_the_page_opens_without_a_complaint_and_without_a_request(browser: Brows
     assert browser.complaints() == []
     assert browser.value("document.title") == "Digits: Fedleak audit"
     text = browser.value("document.body.innerText")
-    assert "Out of 40 people, an update's sender is named correctly in 68% of cases" in text
+    assert "Out of 40 users, an update's sender is named correctly in 68% of cases" in text
     assert browser.value("document.querySelectorAll('script, img').length") == 0
 
 

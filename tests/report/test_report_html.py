@@ -45,7 +45,7 @@ def spaced(source: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", source))
 
 
-def test_secrets_are_told_guess_by_guess_and_person_by_person_without_being_told() -> None:
+def test_secrets_are_told_guess_by_guess_and_user_by_user_without_being_told() -> None:
     audit = with_games()
     text = spaced(html.render(audit))
     run = [s for s in audit.scores if s.game == "extract" and s.defence is None and s.control is None]
@@ -54,24 +54,24 @@ def test_secrets_are_told_guess_by_guess_and_person_by_person_without_being_told
         row = f"{k} {formatting.interval(top)} {formatting.format_value(top.chance)} {formatting.interval(distance)} "
         assert row + formatting.format_value(distance.chance) in text
     detail = next(d for d in audit.details if d.game == "extract" and d.defence is None and d.control is None)
-    person = detail.records[0]
+    user = detail.records[0]
     assert (
-        f"{person.user} {person.place or 'no'} {person.elsewhere or 'no'} "
-        + " ".join(str(distance) for distance in person.distances.values())
+        f"{user.user} {user.place or 'no'} {user.elsewhere or 'no'} "
+        + " ".join(str(distance) for distance in user.distances.values())
         in text
     )
     assert "edit distance within 5" in text
 
 
-def test_only_so_many_people_are_listed_and_the_others_are_counted() -> None:
+def test_only_so_many_users_are_listed_and_the_others_are_counted() -> None:
     audit = with_games()
     many = [
-        PerRecord(user=f"person-{i}", place=None, elsewhere=None, distances={"top1": 3, "top5": 2}) for i in range(41)
+        PerRecord(user=f"user-{i}", place=None, elsewhere=None, distances={"top1": 3, "top5": 2}) for i in range(41)
     ]
     details = [msgspec.structs.replace(d, records=many) if d.records else d for d in audit.details]
     text = spaced(html.render(with_games(details=details)))
     assert "the first 40 of 41; the others are in results.json" in text
-    assert "person-39 no no 3 2" in text and "person-40" not in text
+    assert "user-39 no no 3 2" in text and "user-40" not in text
 
 
 def test_an_analysis_gives_its_words_its_figures_and_every_number() -> None:

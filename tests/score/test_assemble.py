@@ -53,12 +53,12 @@ def facts(utility: float, centralised: float | None = None) -> Facts:
     )
 
 
-def played(seed: int, skill: float, people: str = "") -> AttackResult:
+def played(seed: int, skill: float, users: str = "") -> AttackResult:
     rng = np.random.default_rng(seed)
     right = np.repeat(np.arange(6), 5)
     claims = rng.normal(size=(30, 6)).astype(np.float32)
     claims[np.arange(30), right] += skill
-    return AttackResult(seed, claims, right, tuple(f"{people}u{i}" for i in range(6)))
+    return AttackResult(seed, claims, right, tuple(f"{users}u{i}" for i in range(6)))
 
 
 @pytest.fixture
@@ -154,7 +154,7 @@ def test_verdicts_never_say_safe() -> None:
     assert verdict(nothing) == "no leak shown by this attack (n=30)"
 
 
-def test_the_same_person_in_two_seeds_is_resampled_as_one() -> None:
+def test_the_same_user_in_two_seeds_is_resampled_as_one() -> None:
     same = measure([played(0, 1.0), played(1, 1.0)], "ap", level=0.95, permutations=50)
     others = measure([played(0, 1.0, "a"), played(1, 1.0, "b")], "ap", level=0.95, permutations=50)
     assert (same.users, others.users) == (6, 12)

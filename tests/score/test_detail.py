@@ -61,9 +61,9 @@ def test_claims_of_a_yes_or_no_game_are_counted_by_their_right_answer() -> None:
     assert all((round(r, 9), round(p, 9)) in known for r, p in zip(found.recall, found.precision, strict=True))
 
 
-def test_groups_stand_commonest_first_with_what_their_people_were_taken_for() -> None:
+def test_groups_stand_commonest_first_with_what_their_users_were_taken_for() -> None:
     one = attribute(1, 50.0)
     found = detail(one, {**LABELS, "game": "attribute"}, np.zeros(20))
-    assert [(value.value, value.people) for value in found.values] == [("a", 15), ("b", 10), ("c", 5)]
+    assert [(value.value, value.users) for value in found.values] == [("a", 15), ("b", 10), ("c", 5)]
     assert [value.right for value in found.values] == [1, 1, 1]
     assert [value.answered for value in found.values] == np.eye(3).tolist()

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from played_games import attribute, match, open_world, people, profile
+from played_games import attribute, match, open_world, profile, users
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from fedleak.errors import AttackError
@@ -50,30 +50,30 @@ def test_an_attack_that_knows_everything_scores_one_and_its_null_does_not(make: 
     assert run.value == pytest.approx(1.0)
     assert run.chance < 0.7
     assert run.low > run.chance
-    assert run.low < 1  # unanimous people still leave doubt
+    assert run.low < 1  # unanimous users still leave doubt
     assert run.high == 1
 
 
 @pytest.mark.parametrize(("make", "metric"), [pair for pair in EVERY if pair[1] not in ("p5", "p10")])
-def test_the_interval_covers_what_other_people_would_have_given(make: Make, metric: str) -> None:
+def test_the_interval_covers_what_other_users_would_have_given(make: Make, metric: str) -> None:
     runs = [found(make(seed, 1.3), metric, permutations=20) for seed in range(120)]
     truth = np.mean([run.value for run in runs])
     covered = np.mean([run.low <= truth <= run.high for run in runs])
-    # 120 audits: the binomial error is 0.02. Pairs have two people, and drawing both is known to be conservative
+    # 120 audits: the binomial error is 0.02. Pairs have two users, and drawing both is known to be conservative
     # (Owen and Eckles, 2012).
     assert 0.89 <= covered <= (1.0 if make is match else 0.99)
 
 
 @pytest.mark.parametrize("metric", ["p5", "p10"])
-def test_the_interval_of_the_likeliest_people_covers_too(metric: str) -> None:
+def test_the_interval_of_the_likeliest_users_covers_too(metric: str) -> None:
     runs = [found(profile(seed, 1.0), metric, permutations=20) for seed in range(200)]
     truth = np.mean([run.value for run in runs])
     assert np.mean([run.low <= truth <= run.high for run in runs]) >= 0.92
 
 
-def test_resampling_questions_instead_of_people_would_be_too_narrow() -> None:
+def test_resampling_questions_instead_of_users_would_be_too_narrow() -> None:
     def alone(one: AttackResult) -> AttackResult:  # the mistake: every question is about somebody else
-        return replace(one, who=np.arange(len(one.right)), people=people(len(one.right)))
+        return replace(one, who=np.arange(len(one.right)), users=users(len(one.right)))
 
     runs = [profile(seed, 1.3) for seed in range(60)]
     truth = np.mean([found(one, "ap", 20).value for one in runs])
@@ -88,9 +88,9 @@ def test_yes_or_no_is_scikit_learns_and_seeds_are_averaged() -> None:
         assert measure(runs, metric, level=0.95, permutations=20).value == pytest.approx(expected)
 
 
-def test_the_open_world_is_about_the_seen_people_and_ranks_strangers_with_them() -> None:
+def test_the_open_world_is_about_the_seen_users_and_ranks_strangers_with_them() -> None:
     one = open_world(1, 1.0)
-    expected = [average_precision_score(one.right == person, one.claims[:, person]) for person in range(8)]
+    expected = [average_precision_score(one.right == user, one.claims[:, user]) for user in range(8)]
     assert found(one, "ap").value == pytest.approx(np.mean(expected))
     seen = one.right < 8
     assert found(one, "top1").value == pytest.approx(np.mean(one.claims.argmax(axis=1)[seen] == one.right[seen]))
@@ -120,13 +120,13 @@ def test_somebody_called_unseen_does_not_open_the_world() -> None:
     assert applies([open_world(1, 1.0)], "unseen")
 
 
-def test_accuracy_counts_people_and_chance_is_the_commonest_group() -> None:
+def test_accuracy_counts_users_and_chance_is_the_commonest_group() -> None:
     who = np.array([0, 0, 0, 0, 1, 2, 3])
     value = np.array([0, 1, 0, 0])
     claims = np.zeros((7, 2), dtype=np.float32)
     claims[:, 0] = 1  # always the first group
     claims[3] = [0, 1]
-    one = AttackResult(0, claims, value[who], ("x", "y"), "attribute", who, people(4))
+    one = AttackResult(0, claims, value[who], ("x", "y"), "attribute", who, users(4))
     assert found(one, "top1").value == pytest.approx((0.75 + 0 + 1 + 1) / 4)
     assert found(one, "top1").chance == pytest.approx(0.75)
 
@@ -137,18 +137,18 @@ def test_macro_average_precision_is_scikit_learns() -> None:
     assert found(one, "ap").value == pytest.approx(expected)
 
 
-def test_the_likeliest_are_people_not_updates_and_ties_are_shared() -> None:
+def test_the_likeliest_are_users_not_updates_and_ties_are_shared() -> None:
     who = np.array([0, 0, 0, 1, 2, 3, 4, 5])
     fits = np.array([0, 1, 1, 0, 0, 0])
-    claims = np.array([[9], [0], [0], [8], [7], [5], [5], [1]], dtype=np.float32)  # the first person's mean is 3
-    one = AttackResult(0, claims, fits[who], ("fits",), "profile", who, people(6))
+    claims = np.array([[9], [0], [0], [8], [7], [5], [5], [1]], dtype=np.float32)  # the first user's mean is 3
+    one = AttackResult(0, claims, fits[who], ("fits",), "profile", who, users(6))
     assert found(one, "p5").value == pytest.approx(2 / 5)
     assert found(one, "p5").chance == pytest.approx(2 / 6)
     level = replace(one, claims=np.zeros_like(claims))
     assert found(level, "p5").value == pytest.approx(2 / 6)
 
 
-def test_people_named_in_every_seed_are_not_more_evidence_than_once() -> None:
+def test_users_named_in_every_seed_are_not_more_evidence_than_once() -> None:
     once, other = profile(1, 50.0), profile(2, 50.0, prefix="v")
     alone = found(once, "p5")
     again = measure([once, once], "p5", level=0.95, permutations=50)
@@ -158,20 +158,20 @@ def test_people_named_in_every_seed_are_not_more_evidence_than_once() -> None:
     assert (again.users, others.users) == (30, 60)
 
 
-def test_everyone_of_several_seeds_is_one_person_to_resample() -> None:
+def test_everyone_of_several_seeds_is_one_user_to_resample() -> None:
     runs = [match(seed, 1.0) for seed in (1, 2)]
-    strangers = [runs[0], replace(runs[1], people=people(20, "v"))]
+    strangers = [runs[0], replace(runs[1], users=users(20, "v"))]
     same, apart = (measure(which, "ap", level=0.95, permutations=20) for which in (runs, strangers))
     assert (same.users, apart.users) == (20, 40)
     assert same.value == pytest.approx(apart.value)
 
 
-def test_people_swap_their_answers_whole() -> None:
+def test_users_swap_their_answers_whole() -> None:
     who = np.repeat(np.arange(6), [1, 5, 2, 2, 4, 3])
     right = np.array([1, 0, 0, 1, 0, 2])[who]
     drawn = dealt(right, who[:, None], 50, np.random.default_rng(0))
     for row in drawn:
-        answers = [set(row[who == person]) for person in range(6)]
+        answers = [set(row[who == user]) for user in range(6)]
         assert all(len(answer) == 1 for answer in answers)
         assert sorted(answer.pop() for answer in answers) == [0, 0, 0, 1, 1, 2]
     assert len({tuple(row) for row in drawn}) > 20
@@ -183,7 +183,7 @@ def test_pairs_keep_their_balance_and_their_runs() -> None:
     drawn = dealt(one.right, one.who, 40, np.random.default_rng(0))
     assert (drawn.sum(axis=1) == one.right.sum()).all()
     order = np.lexsort((one.right, one.who[:, 0]))
-    # 10 people with a yes and a no each: at most 20 runs, where shuffled answers would have about 200.
+    # 10 users with a yes and a no each: at most 20 runs, where shuffled answers would have about 200.
     assert (np.abs(np.diff(drawn[:, order], axis=1)).sum(axis=1) < 20).all()
 
 

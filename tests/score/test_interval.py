@@ -11,7 +11,7 @@ def coverage(users: int, runs: int, level: float, clustered: bool) -> float:
     rng = np.random.default_rng(7)
     hits = 0
     for _ in range(runs):
-        skill = rng.beta(1.0, 1.5, size=users)  # how identifiable each person is: mean 0.4
+        skill = rng.beta(1.0, 1.5, size=users)  # how identifiable each user is: mean 0.4
         updates = rng.integers(1, 12, size=users)
         found = rng.binomial(updates, skill)
         if clustered:

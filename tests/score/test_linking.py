@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from played_games import people
+from played_games import users
 
 from fedleak.score.score import AttackResult, Measured, applies, measure
 
 
 def link(seed: int, skill: float, count: int = 12, starts: int = 4, gaps: tuple[int, ...] = (1, 5)) -> AttackResult:
-    """Everybody takes part in every round; some people are easier to find again than others."""
+    """Everybody takes part in every round; some users are easier to find again than others."""
     rng = np.random.default_rng(seed)
     own = rng.gamma(2.0, 0.5, size=count)
     common = 0.4 * rng.normal(size=count)
@@ -33,7 +33,7 @@ def link(seed: int, skill: float, count: int = 12, starts: int = 4, gaps: tuple[
         ("same",),
         "link",
         who,
-        people(count, f"{seed}/u"),
+        users(count, f"{seed}/u"),
         gallery=np.array([gap, search]).T,
     )
 
@@ -43,7 +43,7 @@ def found(one: AttackResult, metric: str, permutations: int = 50) -> Measured:
 
 
 def by_hand() -> AttackResult:
-    """Two people; of the five searches one is in vain, because the device did not come back."""
+    """Two users; of the five searches one is in vain, because the client did not come back."""
     rows = [
         # gap, search, from, to, claim
         (1, 0, 0, 0, 2.0),
@@ -61,7 +61,7 @@ def by_hand() -> AttackResult:
     who = table[:, 2:4].astype(np.int64)
     right = (who[:, 0] == who[:, 1]).astype(np.int64)
     claims = table[:, 4:].astype(np.float32)
-    return AttackResult(0, claims, right, ("same",), "link", who, people(3), gallery=table[:, :2].astype(np.int64))
+    return AttackResult(0, claims, right, ("same",), "link", who, users(3), gallery=table[:, :2].astype(np.int64))
 
 
 def test_precision_by_hand() -> None:
@@ -71,7 +71,7 @@ def test_precision_by_hand() -> None:
 
 
 def test_matching_accuracy_by_hand() -> None:
-    """Three of the four pairs of one device are said to be that, and five of the six of two devices as well."""
+    """Three of the four pairs of one client are said to be that, and five of the six of two clients as well."""
     one = found(by_hand(), "matched")
     assert one.value == pytest.approx((3 / 4 + 1 / 6) / 2)
     assert one.chance == 0.5
@@ -92,7 +92,7 @@ def test_an_attack_that_knows_nothing_is_at_chance_and_one_that_knows_everything
             ("same",),
             "link",
             sure.who,
-            sure.people,
+            sure.users,
             gallery=sure.gallery,
         ),
         metric,
@@ -101,7 +101,7 @@ def test_an_attack_that_knows_nothing_is_at_chance_and_one_that_knows_everything
 
 
 @pytest.mark.parametrize("metric", ["gap1", "matched"])
-def test_the_interval_covers_what_other_people_would_have_given(metric: str) -> None:
+def test_the_interval_covers_what_other_users_would_have_given(metric: str) -> None:
     runs = [found(link(seed, 1.3), metric, permutations=20) for seed in range(120)]
     truth = np.mean([run.value for run in runs])
     assert np.mean([run.low <= truth <= run.high for run in runs]) > 0.88

@@ -9,7 +9,7 @@ from fedleak.score.ranking import Ranking
 
 @settings(deadline=None)
 @given(st.integers(0, 2**32), st.integers(4, 40), st.sampled_from([2, 5, 1000]))
-def test_weighted_metrics_are_scikit_learns_with_ties_and_with_people_drawn_twice_or_never(
+def test_weighted_metrics_are_scikit_learns_with_ties_and_with_users_drawn_twice_or_never(
     seed: int, questions: int, levels: int
 ) -> None:
     rng = np.random.default_rng(seed)

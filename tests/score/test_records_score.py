@@ -22,8 +22,8 @@ def played(rankings: Sequence[Sequence[str]], secrets: Sequence[str], seed: int 
         for place, record in zip(row, ranking, strict=False):
             place[: len(record)] = [int(digit) + 1 for digit in record]
     right = np.array([[int(digit) + 1 for digit in secret] for secret in secrets])
-    people = tuple(f"{seed}/u{i}" for i in range(len(secrets)))
-    return AttackResult(seed, claims, right, (), "extract", np.arange(len(secrets)), people, 10_000)
+    users = tuple(f"{seed}/u{i}" for i in range(len(secrets)))
+    return AttackResult(seed, claims, right, (), "extract", np.arange(len(secrets)), users, 10_000)
 
 
 def found(metric: str, *every: AttackResult) -> Measured:
@@ -33,7 +33,7 @@ def found(metric: str, *every: AttackResult) -> Measured:
 SECRETS = ("1111", "2222", "3333", "4444")
 
 
-def test_the_right_record_counts_only_for_the_right_device() -> None:
+def test_the_right_record_counts_only_for_the_right_client() -> None:
     # The first two are right at places 1 and 2; the third secret is named for the fourth only; the fourth nowhere.
     one = played([["1111", "9999"], ["9999", "2222"], ["1234"], ["3333"]], SECRETS)
     assert found("top1", one).value == 0.25
@@ -52,14 +52,14 @@ def test_naming_every_secret_for_everybody_extracts_all_and_attributes_nothing()
     assert attributed.value == attributed.chance == 0.25
 
 
-def test_chance_is_another_devices_ranking_and_never_below_guessing() -> None:
+def test_chance_is_another_clients_ranking_and_never_below_guessing() -> None:
     right = found("top1", played([[secret] for secret in SECRETS], SECRETS))
     assert right.value == 1 and right.chance == pytest.approx(1e-4) and right.low > right.chance
     swapped = found("top1", played([[SECRETS[i ^ 1]] for i in range(4)], SECRETS))
     assert swapped.value == 0 and swapped.chance > 0.2
 
 
-def test_people_of_all_seeds_are_pooled() -> None:
+def test_users_of_all_seeds_are_pooled() -> None:
     hit, miss = played([[s] for s in SECRETS], SECRETS, 0), played([["9999"]] * 4, SECRETS, 1)
     both = found("top1", hit, miss)
     assert both.value == 0.5 and both.users == 8
@@ -81,7 +81,7 @@ def test_details_tell_how_near_an_attack_came_and_never_the_secret() -> None:
     assert not any(secret in str(rows) for secret in SECRETS)
 
 
-def test_distances_are_to_the_nearest_of_the_first_and_compared_with_other_devices() -> None:
+def test_distances_are_to_the_nearest_of_the_first_and_compared_with_other_clients() -> None:
     one = played([["1119", "1111"], ["2222"], ["3933", "9999"], ["4444"]], SECRETS)
     assert [found(f"distance{k}", one).value for k in (1, 5)] == [0.5, 0.25]
     first = found("distance1", one)
@@ -92,7 +92,7 @@ def test_distances_are_to_the_nearest_of_the_first_and_compared_with_other_devic
     assert lost.value == 4 and verdict(lost, distance=True) == "no leak shown by this attack (n=4)"
 
 
-def test_unanimous_people_still_leave_doubt_about_a_distance() -> None:
+def test_unanimous_users_still_leave_doubt_about_a_distance() -> None:
     right = found("distance1", played([[secret] for secret in SECRETS], SECRETS))
     assert right.value == right.low == 0 < right.high < right.chance == 4
 

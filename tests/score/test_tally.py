@@ -84,7 +84,7 @@ def test_chance_exceeds_one_over_users_when_updates_of_a_user_rank_together() ->
 
 
 def test_one_sender_alone_has_no_null() -> None:
-    with pytest.raises(AttackError, match="fewer than two people"):
+    with pytest.raises(AttackError, match="fewer than two users"):
         average_precision(np.eye(3, dtype=np.float32), np.zeros(3, dtype=np.int64)).null(20, np.random.default_rng(0))
 
 

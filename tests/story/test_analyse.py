@@ -1,4 +1,4 @@
-"""`fedleak analyse` as a person would use it, before an audit and after one."""
+"""`fedleak analyse` as a user would use it, before an audit and after one."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def test_a_client_that_diverges_is_named_or_left_out_as_the_plan_says(plan: Path
     plan.write_text(diverging)
     done = fedleak("train", plan, "--out", "stop")
     assert done.returncode == 1
-    assert "round 1: device d-" in done.stderr
+    assert "round 1: client d-" in done.stderr
     assert 'on_nan = "skip"' in done.stderr
     plan.write_text(diverging.replace("lr = 1e30", 'lr = 1e30\non_nan = "skip"'))
     done = fedleak("train", plan, "--out", "skip")

@@ -55,13 +55,13 @@ def test_the_strongest_adversary_is_ahead_and_finds_nothing_where_nothing_is(fed
 @pytest.mark.slow
 @pytest.mark.usefixtures("find_real_data")
 def test_writers_are_matched_by_what_they_wrote_before(fedleak: Run, tmp_path: Path) -> None:
-    # Fewer people than the plan's, or one seed, leave intervals so wide that nothing is shown of the siamese network.
+    # Fewer users than the plan's, or one seed, leave intervals so wide that nothing is shown of the siamese network.
     found = audited("matching-writers", fedleak, tmp_path, seeds="[0, 1]")
     for (attack, game, control), score in found.items():
         if "between=prior" in game:
             assert leaks(score) == (control is None), (attack, control)
         elif attack == "match-cosine":
-            # A device trains on the same examples every round: its updates match whether they are personal or not.
+            # A client trains on the same examples every round: its updates match whether they are personal or not.
             assert leaks(score) == (control != "fresh-data"), control
 
 

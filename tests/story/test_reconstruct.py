@@ -49,7 +49,7 @@ def test_a_passive_attack_leaves_the_federation_as_it_is_to_the_byte(fedleak: Ru
     results = json.loads((tmp_path / "with" / "results.json").read_text())
     assert {score["metric"] for score in results["scores"]} == {"nearest", "specific", "property"}
     assert all(detail["quality"] and not detail["grids"] for detail in results["details"])
-    assert (tmp_path / "with" / "pictures.json").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "with" / "images.json").stat().st_mode & 0o777 == 0o600
     page = (tmp_path / "with" / "report.html").read_text()
     assert page.count("data:image/png;base64,") == 2 * 3
     assert fedleak("report", tmp_path / "with").returncode == 0
@@ -81,7 +81,7 @@ def test_an_attack_that_takes_long_says_how_far_it_is(tmp_path: Path) -> None:
     assert max(watched.ticks[playing][:3]) < 0.5
 
 
-def test_an_active_server_and_a_malicious_participant_are_declared_and_their_effect_is_measured(
+def test_an_active_server_and_a_malicious_client_are_declared_and_their_effect_is_measured(
     fedleak: Run, tmp_path: Path
 ) -> None:
     active = PLAN.replace('["server"]', '["active-server"]').replace("attack = [", f"attack = [{ACTIVE}, ")
@@ -89,14 +89,14 @@ def test_an_active_server_and_a_malicious_participant_are_declared_and_their_eff
     done = fedleak("audit", written(tmp_path, active), "--out", tmp_path / "active")
     assert done.returncode == 0, done.stderr
     [told] = Header.load(tmp_path / "active" / "runs" / "plain" / "seed-0" / "trace").tampering
-    assert told["power"] == "isolate" and len(told["devices"]) == 2
+    assert told["power"] == "isolate" and len(told["clients"]) == 2
 
     joined = PLAN.replace('["server"]', '["malicious-client"]')
     joined = joined[: joined.index("attack = [")] + 'attack = [{ name = "hitaj-gan" }]\n'
     joined += 'join = { fakes = 10, own = 10, steps = 1, width = 0.05 }\nanalysis = [{ name = "side-effect" }]\n'
     done = fedleak("audit", written(tmp_path, joined), "--out", tmp_path / "joined")
     assert done.returncode == 0, done.stderr
-    for out, who in (("active", "active server"), ("joined", "malicious participant")):
+    for out, who in (("active", "active server"), ("joined", "malicious client")):
         results = json.loads((tmp_path / out / "results.json").read_text())
         [effect] = results["analyses"]
         assert effect["name"] == "side-effect" and effect["columns"] == ["round", "passive (undisturbed)", who]
@@ -117,9 +117,9 @@ def test_an_active_server_and_a_malicious_participant_are_declared_and_their_eff
             PLAN.replace('["server"]', '["active-server"]').replace("attack = [", f"attack = [{ACTIVE}, "),
             "attack 'mgan-active' needs a victim with a model of its own; isolate one with a table [isolate]",
         ),
-        (PLAN + "isolate = {}\n", "no adversary of the plan can isolate a device; name one"),
-        (PLAN + "join = {}\n", "no adversary of the plan can join as a device; name one"),
-        (PLAN.replace('prior = "none", ', ""), "would hand data of people to the adversary"),
+        (PLAN + "isolate = {}\n", "no adversary of the plan can isolate a client; name one"),
+        (PLAN + "join = {}\n", "no adversary of the plan can join as a client; name one"),
+        (PLAN.replace('prior = "none", ', ""), "would hand data of users to the adversary"),
     ],
 )
 def test_a_plan_without_the_power_or_with_too_much_is_refused(text: str, message: str) -> None:

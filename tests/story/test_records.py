@@ -42,7 +42,7 @@ def test_secrets_are_found_attributed_and_kept_only_in_the_truth(fedleak: Run, p
     assert scores["eavesdrop", None, "top1"]["value"] >= 0.5
     assert scores["exposure-baseline", None, "top1"]["value"] <= 0.25
     assert scores["eavesdrop", "decoys", "extracted"]["value"] == 0
-    # Another's secret is in the model as well, but not for this device.
+    # Another's secret is in the model as well, but not for this client.
     assert scores["eavesdrop", "swapped-secrets", "extracted"]["value"] == extracted["value"]
     assert scores["eavesdrop", "swapped-secrets", "top1"]["value"] < scores["eavesdrop", None, "top1"]["value"] / 2
     distances = [scores["eavesdrop", control, "distance1"] for control in (None, "decoys")]
@@ -74,10 +74,10 @@ def spellings(secret: str) -> list[bytes]:
 
 def test_a_plan_that_would_give_the_secrets_away_is_refused(plan: Path) -> None:
     text = plan.read_text()
-    with pytest.raises(PlanError, match=r"prior = 'random' would hand data of people to the adversary"):
+    with pytest.raises(PlanError, match=r"prior = 'random' would hand data of users to the adversary"):
         parse(text.replace('prior = "none"', 'prior = "random"'))
     identify = text.replace('{ name = "exposure-baseline" }', '{ name = "reid-knn" }').replace("eavesdropper", "server")
-    with pytest.raises(PlanError, match="game 'identify' needs prior data of people"):
+    with pytest.raises(PlanError, match="game 'identify' needs prior data of users"):
         parse(identify)
     with pytest.raises(PlanError, match="game 'identify' has no control 'decoys'"):
         parse(identify.replace(', { name = "eavesdrop" }', "").replace('prior = "none"', 'prior = "random"'))

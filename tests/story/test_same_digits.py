@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-
 from pinned import NAMES, PINS, machine, scores
 
 

@@ -1,4 +1,4 @@
-"""The shipped audits of real people, made smaller: what they show must stay so."""
+"""The shipped audits of real users, made smaller: what they show must stay so."""
 
 from __future__ import annotations
 

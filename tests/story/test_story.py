@@ -1,4 +1,4 @@
-"""An audit from the command line, from plan to report, as a person would run it."""
+"""An audit from the command line, from plan to report, as a user would run it."""
 
 from __future__ import annotations
 

@@ -24,15 +24,15 @@ LAYOUT: Layout = (
 
 
 def header(**changes: Any) -> Header:
-    devices = changes.pop("count", 6)
+    clients = changes.pop("count", 6)
     values: dict[str, Any] = {
         "fingerprint": "plan-1",
         "rounds": 4,
         "task": Task.CLASSIFY,
         "model": "mlp",
         "layout": LAYOUT,
-        "devices": tuple(f"d-{index}" for index in range(devices)),
-        "shadow": tuple(index if index < devices // 2 else -1 for index in range(devices)),
+        "clients": tuple(f"d-{index}" for index in range(clients)),
+        "shadow": tuple(index if index < clients // 2 else -1 for index in range(clients)),
         "settings": {"lr": 0.1, "epochs": 1},
     }
     return Header(**{**values, **changes})
@@ -46,15 +46,15 @@ def params(layout: Layout, rows: tuple[int, ...], *path: Any) -> Params:
 
 
 def a_round(head: Header, number: int, per_round: int = 3) -> Round:
-    participants = rng_for(2, number).permutation(len(head.devices))[:per_round]
+    clients = rng_for(2, number).permutation(len(head.clients))[:per_round]
     return Round(
         number=number,
-        participants=participants,
-        sizes=participants * 7 + number,
+        clients=clients,
+        sizes=clients * 7 + number,
         updates=params(head.layout, (per_round,), "update", number),
         aggregate=params(head.layout, (), "aggregate", number),
         weights=params(head.layout, (), "weights", number),
-        dropped=((head.devices[0], "NaN in hidden"),) if number % 2 else (),
+        dropped=((head.clients[0], "NaN in hidden"),) if number % 2 else (),
     )
 
 
@@ -77,7 +77,7 @@ def everything(folder: Path) -> list[bytes]:
     trace = Trace.open(folder)
     trace.verify()
     found = [repr((trace.header, trace.rounds, trace.finished, *trace.dropped())).encode()]
-    found += [np.asarray(column).tobytes() for column in (trace.round, trace.device, trace.shadow, trace.size)]
+    found += [np.asarray(column).tobytes() for column in (trace.round, trace.client, trace.shadow, trace.size)]
     for layer in trace.header.layout:
         found.append(np.asarray(trace.updates(layer.name)).tobytes())
         found.append(b"".join(block.tobytes() for block in trace.blocks(layer.name, 2)))

@@ -1,4 +1,4 @@
-"""Facts about people and public examples, as the prior keeps them."""
+"""Facts about users and public examples, as the prior keeps them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_facts_and_background_come_back_as_they_were(tmp_path: Path) -> None:
     assert {name: seen.tolist() for name, seen in found.background.shows.items()} == {"a/b": [1, 0, -1], "c": [0, 0, 1]}
 
 
-def test_a_prior_of_fewer_people_has_their_facts_and_no_background() -> None:
+def test_a_prior_of_fewer_users_has_their_facts_and_no_background() -> None:
     some = prior().take(np.array([1]))
     assert (some.candidates, some.attributes, some.background) == ((BOB,), ({},), None)
     assert replace(prior(), attributes=()).take(np.array([0])).attributes == ()
@@ -57,9 +57,9 @@ def test_a_background_that_was_changed_is_refused(tmp_path: Path) -> None:
         Prior.load(tmp_path)
 
 
-def test_facts_about_more_people_than_there_are_are_refused(tmp_path: Path) -> None:
+def test_facts_about_more_users_than_there_are_are_refused(tmp_path: Path) -> None:
     replace(prior(), attributes=({}, {}, {})).save(tmp_path)
-    with pytest.raises(TraceError, match="has attributes of 3 for 2 people"):
+    with pytest.raises(TraceError, match="has attributes of 3 for 2 users"):
         Prior.load(tmp_path)
 
 
@@ -73,7 +73,7 @@ def test_a_background_whose_columns_do_not_fit_together_is_refused(tmp_path: Pat
 
 
 def test_the_truth_keeps_traits_and_refuses_those_of_strangers(tmp_path: Path) -> None:
-    truth = Truth(users=(ANN,), device_user={"d": ANN}, attributes={}, traits={ANN: {"bold": 0.25}})
+    truth = Truth(users=(ANN,), client_user={"d": ANN}, attributes={}, traits={ANN: {"bold": 0.25}})
     truth.save(tmp_path)
     assert Truth.load(tmp_path) == truth
     replace(truth, traits={BOB: {"bold": 1.0}}).save(tmp_path)

@@ -108,7 +108,7 @@ def test_garbage_in_the_place_of_any_file_never_passes(whole: Path, expected: li
     [
         ("update-000.bin", lambda data: data[:-1], r"update-000\.bin is truncated: \d+ bytes where the log says \d+"),
         ("update-001.bin", lambda data: b"\x01" + data[1:], r"update-001\.bin is damaged in round 1 \(checksum\)"),
-        ("device.bin", lambda data: data[:-1] + b"\x77", r"device\.bin is damaged in round 4 \(checksum\)"),
+        ("client.bin", lambda data: data[:-1] + b"\x77", r"client\.bin is damaged in round 4 \(checksum\)"),
         ("log", lambda data: data.replace(b'"round":2', b'"round":3'), r"log, line 3, is damaged"),
         ("log", lambda data: b"x" * 5000, r"log, line 1, is damaged"),
         ("header.json", lambda data: b"\x89PNG\r\n", r"header\.json is damaged, or Fedleak did not write it"),
@@ -162,7 +162,7 @@ def _layer(*tensors: Any) -> dict[str, Any]:
         {"layout": []},
         {"shadow": [0]},
         {"shadow": [-2] * 6},
-        {"devices": ["a"] * 6},
+        {"clients": ["a"] * 6},
         {"dtype": "object"},
         {"rounds": -1},
         {"task": "os.system"},
@@ -178,8 +178,8 @@ def test_a_hostile_header_is_refused(trace: Path, hostile: dict[str, Any]) -> No
 
 def test_counts_that_no_disk_holds_are_refused_without_being_allocated(trace: Path) -> None:
     tables = len(header().tables())
-    first = Commit(round=0, participants=0, notes=0, crc=[0] * tables).line()
-    second = Commit(round=1, participants=(1 << 40) - 1, notes=0, crc=[0] * tables).line()
+    first = Commit(round=0, clients=0, notes=0, crc=[0] * tables).line()
+    second = Commit(round=1, clients=(1 << 40) - 1, notes=0, crc=[0] * tables).line()
     (trace / "log").write_bytes(first + second)
     tracemalloc.start()
     try:
@@ -191,9 +191,9 @@ def test_counts_that_no_disk_holds_are_refused_without_being_allocated(trace: Pa
     finally:
         tracemalloc.stop()
     for counts in (
-        {"participants": 1 << 40, "notes": 0},
-        {"participants": -1, "notes": 0},
-        {"participants": 0, "notes": -1},
+        {"clients": 1 << 40, "notes": 0},
+        {"clients": -1, "notes": 0},
+        {"clients": 0, "notes": -1},
     ):
         (trace / "log").write_bytes(first + Commit(round=1, crc=[0] * tables, **counts).line())
         with pytest.raises(TraceError, match=r"log, line 2"):
@@ -203,7 +203,7 @@ def test_counts_that_no_disk_holds_are_refused_without_being_allocated(trace: Pa
 def test_a_large_model_in_the_header_alone_allocates_nothing(trace: Path) -> None:
     content = {**msgspec.to_builtins(header()), "layout": [_layer(("weight", (2**37,)))]}
     seal(trace / "header.json", FORMAT, VERSION, content)
-    (trace / "log").write_bytes(Commit(round=0, participants=0, notes=0, crc=[0] * 7).line())
+    (trace / "log").write_bytes(Commit(round=0, clients=0, notes=0, crc=[0] * 7).line())
     tracemalloc.start()
     try:
         with pytest.raises(TraceError, match=r"snapshots\.bin is truncated"):
@@ -215,7 +215,7 @@ def test_a_large_model_in_the_header_alone_allocates_nothing(trace: Path) -> Non
 
 def test_what_is_read_cannot_be_written_to(trace: Path) -> None:
     opened = Trace.open(trace)
-    for values in (opened.updates("hidden"), opened.device, opened.shadow, opened.size):
+    for values in (opened.updates("hidden"), opened.client, opened.shadow, opened.size):
         with pytest.raises(ValueError, match="read-only"):
             values[0] = 0
 
@@ -279,7 +279,7 @@ def test_writing_a_thousand_rounds_takes_the_memory_of_ten(tmp_path: Path) -> No
     assert many - few < 50_000
 
 
-def test_ten_thousand_devices_cost_their_pseudonyms_and_no_more(tmp_path: Path) -> None:
+def test_ten_thousand_clients_cost_their_pseudonyms_and_no_more(tmp_path: Path) -> None:
     for count in (10, 10_000):
         record(tmp_path / str(count), header(rounds=10, count=count), per_round=5)
     few, many = (_peak(lambda n=count: _read_all(tmp_path / str(n))) for count in (10, 10_000))  # type: ignore[misc]

@@ -27,7 +27,7 @@ ANN, BOB = UserId("<b>ann</b>"), UserId("bob/../../x")
 def _truth() -> Truth:
     return Truth(
         users=(ANN, BOB),
-        device_user={"d-1": ANN, "d-2": BOB, "d-3": BOB},
+        client_user={"d-1": ANN, "d-2": BOB, "d-3": BOB},
         attributes={ANN: {"age": "30"}, BOB: {}},
         class_counts={ANN: [1, 2], BOB: [0, 3]},
     )
@@ -48,7 +48,7 @@ def _prior() -> Prior:
 def test_the_truth_comes_back_as_it_was(tmp_path: Path) -> None:
     _truth().save(tmp_path / "truth")
     assert Truth.load(tmp_path / "truth") == _truth()
-    without = Truth(users=(ANN,), device_user={}, attributes={}, class_counts=None)
+    without = Truth(users=(ANN,), client_user={}, attributes={}, class_counts=None)
     without.save(tmp_path / "truth")
     assert Truth.load(tmp_path / "truth") == without
 
@@ -78,7 +78,7 @@ def test_only_the_owner_may_read_truth_and_prior(tmp_path: Path) -> None:
 
 def test_a_truth_about_strangers_is_refused(tmp_path: Path) -> None:
     _truth().save(tmp_path)
-    content = {"users": ["ann"], "device_user": {"d-1": "eve"}, "attributes": {}, "class_counts": None}
+    content = {"users": ["ann"], "client_user": {"d-1": "eve"}, "attributes": {}, "class_counts": None}
     seal(tmp_path / "truth.json", "fedleak-truth", 1, content)
     with pytest.raises(TraceError, match="'eve'"):
         Truth.load(tmp_path)

@@ -27,12 +27,12 @@ def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
         np.testing.assert_array_equal(trace.snapshot(0)[layer.name], params(LAYOUT, (), "weights", 0)[layer.name])
         np.testing.assert_array_equal(trace.snapshot(3)[layer.name], a_round(head, 3).weights[layer.name])
         np.testing.assert_array_equal(trace.aggregate(4)[layer.name], a_round(head, 4).aggregate[layer.name])
-    senders = np.concatenate([a_round(head, number).participants for number in range(1, 5)])
-    np.testing.assert_array_equal(trace.device, senders)
+    senders = np.concatenate([a_round(head, number).clients for number in range(1, 5)])
+    np.testing.assert_array_equal(trace.client, senders)
     np.testing.assert_array_equal(trace.shadow, np.array(head.shadow)[senders])
     np.testing.assert_array_equal(trace.size, np.concatenate([a_round(head, number).sizes for number in range(1, 5)]))
     np.testing.assert_array_equal(trace.round, np.repeat([1, 2, 3, 4], 3))
-    assert [(note.round, note.device) for note in trace.dropped()] == [(1, "d-0"), (3, "d-0")]
+    assert [(note.round, note.client) for note in trace.dropped()] == [(1, "d-0"), (3, "d-0")]
 
 
 def test_nothing_is_written_outside_the_folder_whatever_the_layers_are_called(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_a_channel_of_sums_leaves_no_update_on_disk(tmp_path: Path) -> None:
     record(tmp_path, header(holds_updates=False))
     assert not list(tmp_path.glob("update*"))
     trace = Trace.open(tmp_path)
-    assert len(trace.device) == 12
+    assert len(trace.client) == 12
     with pytest.raises(TraceError, match="sums only"):
         trace.updates("hidden")
 
@@ -86,10 +86,10 @@ def test_rounds_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     writer = record(tmp_path, head, until=1)
     with pytest.raises(ValueError, match="cannot follow"):
         writer.append(a_round(head, 3))
-    with pytest.raises(ValueError, match="device"):
-        writer.append(dataclasses.replace(a_round(head, 2), participants=np.array([0, 1, 6])))
+    with pytest.raises(ValueError, match="client"):
+        writer.append(dataclasses.replace(a_round(head, 2), clients=np.array([0, 1, 6])))
     with pytest.raises(ValueError, match="shape"):
-        writer.append(dataclasses.replace(a_round(head, 2), participants=np.array([0, 1])))
+        writer.append(dataclasses.replace(a_round(head, 2), clients=np.array([0, 1])))
     with pytest.raises(ValueError, match="shape"):
         writer.append(dataclasses.replace(a_round(head, 2), weights=a_round(head, 2).updates))
     with pytest.raises(ValueError, match="already started"):
@@ -132,7 +132,7 @@ def test_a_log_that_is_gone_does_not_cost_the_rounds(tmp_path: Path) -> None:
     assert contents(tmp_path) == before
 
 
-@pytest.mark.parametrize("name", ["snapshots.bin", "update-001.bin", "device.bin"])
+@pytest.mark.parametrize("name", ["snapshots.bin", "update-001.bin", "client.bin"])
 def test_a_shortened_file_stops_the_resumed_run(tmp_path: Path, name: str) -> None:
     record(tmp_path, header(), until=3)
     os.truncate(tmp_path / name, (tmp_path / name).stat().st_size - 1)

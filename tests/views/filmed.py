@@ -20,36 +20,36 @@ LAYOUT: Layout = (Layer("in", (("weight", (2, 2)),)), Layer("out", (("weight", (
 
 @dataclass(frozen=True)
 class Run:
-    devices: int
-    participants: tuple[tuple[int, ...], ...]  # device indices of each round, in recorded order
+    clients: int
+    present: tuple[tuple[int, ...], ...]  # client indices of each round, in recorded order
 
     @property
     def senders(self) -> IntArray:
-        return np.array([device for present in self.participants for device in present], dtype=np.int64)
+        return np.array([client for present in self.present for client in present], dtype=np.int64)
 
 
 @st.composite
 def runs(draw: st.DrawFn) -> Run:
-    devices = draw(st.integers(2, 8))
-    present = st.lists(st.integers(0, devices - 1), max_size=devices, unique=True).map(tuple)
-    return Run(devices, tuple(draw(st.lists(present, min_size=1, max_size=6))))
+    clients = draw(st.integers(2, 8))
+    present = st.lists(st.integers(0, clients - 1), max_size=clients, unique=True).map(tuple)
+    return Run(clients, tuple(draw(st.lists(present, min_size=1, max_size=6))))
 
 
-def shadows(devices: int) -> tuple[int, ...]:
-    """Every other device is the adversary's own."""
-    return tuple(index // 2 if index % 2 == 0 else -1 for index in range(devices))
+def shadows(clients: int) -> tuple[int, ...]:
+    """Every other client is the adversary's own."""
+    return tuple(index // 2 if index % 2 == 0 else -1 for index in range(clients))
 
 
 def film(folder: Path, run: Run, **changes: Any) -> Path:
     head = Header(
         **{
             "fingerprint": "plan",
-            "rounds": len(run.participants),
+            "rounds": len(run.present),
             "task": Task.CLASSIFY,
             "model": "mlp",
             "layout": LAYOUT,
-            "devices": tuple(f"d-{index}" for index in range(run.devices)),
-            "shadow": shadows(run.devices),
+            "clients": tuple(f"d-{index}" for index in range(run.clients)),
+            "shadow": shadows(run.clients),
             "settings": {"lr": 0.5},
             **changes,
         }
@@ -57,16 +57,16 @@ def film(folder: Path, run: Run, **changes: Any) -> Path:
     writer = TraceWriter.open(folder, head)
     writer.start(model(0))
     row = 0
-    for number, present in enumerate(run.participants, start=1):
+    for number, present in enumerate(run.present, start=1):
         writer.append(
             Round(
                 number=number,
-                participants=np.array(present, dtype=np.int64),
+                clients=np.array(present, dtype=np.int64),
                 sizes=np.array(present, dtype=np.int64) + 100,
                 updates=rows(row, len(present)),
                 aggregate=model(-number),
                 weights=model(number),
-                dropped=((head.devices[0], "NaN"),),
+                dropped=((head.clients[0], "NaN"),),
             )
         )
         row += len(present)

@@ -20,7 +20,7 @@ VISIBLE: dict[str, set[str]] = {
     "server": {
         "snapshots.bin",
         "aggregates.bin",
-        "device.bin",
+        "client.bin",
         "shadow.bin",
         "size.bin",
         "update-000.bin",
@@ -30,8 +30,8 @@ VISIBLE: dict[str, set[str]] = {
     "insider": {"snapshots.bin"},
     "malicious-client": {"snapshots.bin"},
     "global-model-client": {"snapshots.bin"},
-    "eavesdropper": {"snapshots.bin", "device.bin"},
-    "aggregate-server": {"snapshots.bin", "aggregates.bin", "device.bin"},
+    "eavesdropper": {"snapshots.bin", "client.bin"},
+    "aggregate-server": {"snapshots.bin", "aggregates.bin", "client.bin"},
 }
 VISIBLE["active-server"] = VISIBLE["server"]  # it can do more, not see more
 PUBLIC = {"header.json", "log"}

@@ -42,9 +42,9 @@ def test_every_update_is_seen_once_with_its_round_and_values(run: Run, dtype: st
         for adversary in (SERVER, ANONYMOUS_SERVER):
             updates = View(folder, adversary).updates
             assert len(updates) == len(run.senders)
-            counts = [len(present) for present in run.participants]
+            counts = [len(present) for present in run.present]
             np.testing.assert_array_equal(updates.round, np.repeat(np.arange(1, len(counts) + 1), counts))
-            np.testing.assert_array_equal(updates.shadow, np.array(shadows(run.devices))[run.senders])
+            np.testing.assert_array_equal(updates.shadow, np.array(shadows(run.clients))[run.senders])
             for layer in LAYOUT:
                 expected = rows(0, len(run.senders))[layer.name]
                 found = updates.layer(layer.name)
@@ -69,26 +69,26 @@ def test_anonymous_updates_cannot_be_joined_across_rounds(run: Run) -> None:
 @settings(max_examples=60, deadline=None)
 @given(run=runs(), data=st.data())
 def test_an_anonymous_view_is_the_same_whoever_sent_the_updates(run: Run, data: st.DataObject) -> None:
-    """Swap the people's devices in every round in any way: the anonymous server's bytes do not change."""
+    """Swap the users' clients in every round in any way: the anonymous server's bytes do not change."""
     with tempfile.TemporaryDirectory() as name:
         one = film(Path(name) / "one", run)
         swapped = []
-        for present in run.participants:
-            others = [device for device in range(run.devices) if device % 2]
+        for present in run.present:
+            others = [client for client in range(run.clients) if client % 2]
             drawn = iter(data.draw(st.permutations(others)))
-            swapped.append(tuple(next(drawn) if device % 2 else device for device in present))
-        other = film(Path(name) / "other", replace(run, participants=tuple(swapped)))
+            swapped.append(tuple(next(drawn) if client % 2 else client for client in present))
+        other = film(Path(name) / "other", replace(run, present=tuple(swapped)))
         assert everything(View(one, ANONYMOUS_SERVER)) == everything(View(other, ANONYMOUS_SERVER))
 
 
 @settings(max_examples=60, deadline=None)
 @given(run=runs())
-def test_the_servers_handles_stay_with_their_devices(run: Run) -> None:
+def test_the_servers_handles_stay_with_their_clients(run: Run) -> None:
     with tempfile.TemporaryDirectory() as name:
         updates = View(film(Path(name) / "trace", run), SERVER).updates
         same_handle = updates.handle[:, None] == updates.handle[None, :]
-        same_device = run.senders[:, None] == run.senders[None, :]
-        np.testing.assert_array_equal(same_handle, same_device)
+        same_client = run.senders[:, None] == run.senders[None, :]
+        np.testing.assert_array_equal(same_handle, same_client)
         assert updates.size is not None
         np.testing.assert_array_equal(updates.size, run.senders + 100)
 
@@ -131,7 +131,7 @@ def test_in_the_control_every_injected_record_is_said_to_be_elsewhere(trace: Pat
     for seed in range(20):
         told = View(trace, INSIDER, injected=marks, shuffled=np.random.default_rng(seed)).injected
         assert sorted(told.values()) == sorted(marks.values())
-        assert all(told[device] != mark for device, mark in marks.items())
+        assert all(told[client] != mark for client, mark in marks.items())
 
 
 def test_who_sees_updates_and_selection_cannot_join_them_by_position(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_who_sees_updates_and_selection_cannot_join_them_by_position(tmp_path: P
 
 def test_the_trace_behind_a_view_refuses_what_the_view_refuses(trace: Path) -> None:
     behind = View(trace, ANONYMOUS_SERVER)._trace
-    for reach in (lambda: behind.device, lambda: behind.size, lambda: list(behind.dropped()), behind.verify):
+    for reach in (lambda: behind.client, lambda: behind.size, lambda: list(behind.dropped()), behind.verify):
         with pytest.raises(NotVisible):
             reach()
 
@@ -223,13 +223,13 @@ def test_an_update_that_is_there_for_the_experiment_only_is_not_in_the_view(trac
 
 
 def test_what_is_hidden_cannot_be_found_by_its_checksum(trace: Path) -> None:
-    # Few devices a round: whoever has the checksum of a column can try all its orders.
+    # Few clients a round: whoever has the checksum of a column can try all its orders.
     behind = View(trace, ANONYMOUS_SERVER)._trace
-    assert behind.header.devices == () and behind.header.shadow == ()
+    assert behind.header.clients == () and behind.header.shadow == ()
     tables = [table.observation for table in behind.header.tables()]
-    for observation in ("device", "size", "dropped"):
+    for observation in ("client", "size", "dropped"):
         assert not behind._log.crc[:, tables.index(observation)].any()
-    assert View(trace, EAVESDROPPER)._trace.header.devices
+    assert View(trace, EAVESDROPPER)._trace.header.clients
 
 
 def test_a_game_that_labels_updates_itself_keeps_the_real_labels_closed(trace: Path) -> None:

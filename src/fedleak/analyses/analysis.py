@@ -47,7 +47,7 @@ __all__ = [
     "vary",
 ]
 
-COLUMNS = ["AP", "low", "high", "chance", "times chance", "people"]
+COLUMNS = ["AP", "low", "high", "chance", "times chance", "users"]
 
 
 class Analyser(Protocol):
@@ -165,7 +165,7 @@ def play(plan: Plan, out: Path, progress: Progress, jobs: int | None) -> list[li
 
 
 def measured(plan: Plan, claims: Sequence[AttackResult], metric: str = "ap") -> Measured:
-    """A metric with its interval over people and its chance level, as an audit measures it."""
+    """A metric with its interval over users and its chance level, as an audit measures it."""
     return measure(claims, metric, level=plan.audit.level, permutations=plan.audit.permutations)
 
 
@@ -214,7 +214,7 @@ def closing(plan: Plan, attack: Any | None = None, *, permuted: bool = True) -> 
     """What every text ends with: who was attacked by whom, and what intervals and chance mean."""
     who = f"Attack {attack.name} as {plan.adversaries[0].name}; the" if attack is not None else "The"
     seeds = f"seed {plan.seeds[0]}" if len(plan.seeds) == 1 else f"seeds {', '.join(map(str, plan.seeds))}"
-    return f"{who} undefended federation, {seeds}; intervals of {plan.audit.level:.0%} resample people" + (
+    return f"{who} undefended federation, {seeds}; intervals of {plan.audit.level:.0%} resample users" + (
         "; chance is the same number with identities permuted." if permuted else "."
     )
 

@@ -1,4 +1,4 @@
-"""Whose record is this? Given a record, the device with whose presence, or with whose watermark, it is learnt.
+"""Whose record is this? Given a record, the client with whose presence, or with whose watermark, it is learnt.
 
 Extracting a secret and attributing it are two things. Here the auditor hands over the true secrets, so nothing has to
 be extracted, and what is left is attribution: how many rounds it takes, and whether it could be an accident. The last
@@ -39,7 +39,7 @@ _BLOCK = 10  # rounds among which watermarks are permuted: the course of trainin
 
 @dataclass(frozen=True, kw_only=True)
 class AttributeRecord:
-    """Correlation of each secret's exposure with every device, over the rounds (Yuan et al., 2021, Figures 2 and 3)."""
+    """Correlation of each secret's exposure with every client, over the rounds (Yuan et al., 2021, Figures 2 and 3)."""
 
     name: ClassVar[str] = "attribute-record"
     summary: ClassVar[str] = "Given a record, whose is it, and after how many rounds can that be told?"
@@ -73,29 +73,29 @@ class AttributeRecord:
             text=(
                 "The auditor hands over every secret; from round to round it is followed how well the shared model "
                 "knows it, and whose signal moves with that. " + " ".join(text for text, _ in found) + " A p-value "
-                f"compares with {self.permutations} permutations of the rounds, for the best of all devices, corrected "
+                f"compares with {self.permutations} permutations of the rounds, for the best of all clients, corrected "
                 f"for the number of secrets (Holm, 1979). {closing(plan, permuted=False)}"
             ),
-            columns=["person", "record", "signal", "own device", "best other", "right", "p", "p corrected"],
+            columns=["user", "record", "signal", "own client", "best other", "right", "p", "p corrected"],
             rows=[row for _, rows in found for row in rows],
             figures=[
                 Figure(
                     kind="lines",
-                    title="Correlation of a secret's exposure with its own device and with the others",
+                    title="Correlation of a secret's exposure with its own client and with the others",
                     x_label="rounds seen",
                     y_label="mean rank correlation",
                     series=[
                         line
                         for signal, some in courses.items()
                         for line in (
-                            _line(plan, f"{signal}, own device", some, steps, Course.own),
-                            _line(plan, f"{signal}, other devices", some, steps, Course.others),
+                            _line(plan, f"{signal}, own client", some, steps, Course.own),
+                            _line(plan, f"{signal}, other clients", some, steps, Course.others),
                         )
                     ],
                 ),
                 Figure(
                     kind="lines",
-                    title="Share of the secrets that correlate best with their own device",
+                    title="Share of the secrets that correlate best with their own client",
                     x_label="rounds seen",
                     y_label="attributed",
                     series=[
@@ -129,14 +129,14 @@ class AttributeRecord:
         own = np.concatenate([one.own(last) for one in courses])
         best = np.concatenate([one.others(last, highest=True) for one in courses])
         right = np.concatenate([one.right(last) for one in courses])
-        names = [f"{person} (seed {one.seed})" for one in courses for person in one.people]
+        names = [f"{user} (seed {one.seed})" for one in courses for user in one.users]
         level = 1 - plan.audit.level
         ends = interval(plan, courses, right)
         shown = int(((corrected <= level) & (right == 1)).sum())
         text = (
             f"By {'who took part' if signal == 'presence' else 'the watermarks'}, {format_value(float(right.mean()))} "
             f"[{format_value(ends.low)}, {format_value(ends.high)}] of {len(right)} secrets go best with their "
-            f"own device, chance {format_value(chance(courses))}; for {shown} of them this is shown to be no accident "
+            f"own client, chance {format_value(chance(courses))}; for {shown} of them this is shown to be no accident "
             f"(p at most {level:.2g})."
         )
         rows: list[list[str | float | None]] = [
@@ -155,14 +155,14 @@ class AttributeRecord:
         p, own, best, right = [], [], [], []
         for one in courses:
             assert one.first is not None
-            devices = range(len(one.people))
+            clients = range(len(one.users))
             table = spearman(one.signals, one.first.changes)[:, one.first.first]
-            own += [table[device, device] for device in devices]
-            best += [np.delete(table[:, device], device).max() for device in devices]
+            own += [table[client, client] for client in clients]
+            best += [np.delete(table[:, client], client).max() for client in clients]
             right += list(one.first.right)
             p += list(
                 named_by_accident(
-                    contrasts(one.signals)[:, : len(one.people)],
+                    contrasts(one.signals)[:, : len(one.users)],
                     one.first.changes,
                     one.first.exposure,
                     one.first.first,
@@ -185,7 +185,7 @@ def able(plan: Plan) -> dict[str, Any]:
     """Which signals the plan's adversaries have, and who has them."""
     if not any(game.name == "extract" for game in plan.games):
         raise PlanError(
-            "analysis 'attribute-record' is about secrets in people's texts, and no attack of the plan asks for any; "
+            "analysis 'attribute-record' is about secrets in users' texts, and no attack of the plan asks for any; "
             "add one that plays 'extract', for instance [[attack]] eavesdrop"
         )
     found: dict[str, Any] = {}
@@ -207,9 +207,9 @@ def chance(courses: Sequence[Course]) -> float:
 
 
 def interval(plan: Plan, courses: Sequence[Course], values: Scores) -> Interval:
-    """Of the mean of one value for each secret, resampling people."""
-    people = [person for one in courses for person in one.people]
-    who = np.unique(people, return_inverse=True)[1]
+    """Of the mean of one value for each secret, resampling users."""
+    users = [user for one in courses for user in one.users]
+    who = np.unique(users, return_inverse=True)[1]
     weights = np.bincount(who).astype(np.float64)
     means = np.bincount(who, weights=values) / weights
     return by_user(means, weights, plan.audit.level, rng_for(courses[0].seed, "attribute-record", "interval"))
@@ -218,7 +218,7 @@ def interval(plan: Plan, courses: Sequence[Course], values: Scores) -> Interval:
 def _line(plan: Plan, name: str, courses: Sequence[Course], steps: Sequence[int], value: Any) -> Series:
     """A mean over all secrets after each of some rounds."""
     each = [np.concatenate([value(one, rounds) for one in courses]) for rounds in steps]
-    # Values that are all the same have no spread to resample; for shares, a handful of people still leaves doubt.
+    # Values that are all the same have no spread to resample; for shares, a handful of users still leaves doubt.
     ends = [
         interval(plan, courses, values)
         if value is Course.right or np.ptp(values)

@@ -1,4 +1,4 @@
-"""Do people's prior and private updates lean towards the same classes?"""
+"""Do users' prior and private updates lean towards the same classes?"""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ Table = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Leaning:
-    """How far each person's updates move the weights of each class, on both sides."""
+    """How far each user's updates move the weights of each class, on both sides."""
 
-    people: tuple[str, ...]
-    prior: Table  # (people, classes)
+    users: tuple[str, ...]
+    prior: Table  # (users, classes)
     private: Table
-    ap: Table  # how identifiable each person is
+    ap: Table  # how identifiable each user is
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,12 +46,12 @@ class Bias(SingleAttackAnalysis):
     """Show the norm of the output weights' update class by class (Orekondy et al., 2020, Figure 11)."""
 
     name: ClassVar[str] = "bias"
-    summary: ClassVar[str] = "Do people's prior and private updates lean towards the same classes?"
+    summary: ClassVar[str] = "Do users' prior and private updates lean towards the same classes?"
 
     users: Annotated[int, Meta(ge=1, description="how many of the most and of the least identifiable are shown")] = 4
 
     def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
-        """Heatmaps of both ends, and the agreement of the two sides against how identifiable a person is."""
+        """Heatmaps of both ends, and the agreement of the two sides against how identifiable a user is."""
         population = plan.dataset.load(plan.seeds[0])
         if population.task in (Task.REGRESS, Task.NEXT_TOKEN):
             raise PlanError(
@@ -75,7 +75,7 @@ class Bias(SingleAttackAnalysis):
         told = (
             "cannot be compared with it, as all are equally identifiable"
             if together is None
-            else f"goes with how identifiable a person is at a rank correlation of {together:.2f} "
+            else f"goes with how identifiable a user is at a rank correlation of {together:.2f} "
             f"[{ends[0]:.2f}, {ends[1]:.2f}]"
         )
         classes = list(population.outputs_named) or [str(number) for number in range(population.outputs)]
@@ -85,14 +85,14 @@ class Bias(SingleAttackAnalysis):
             name=self.name,
             title=self.summary,
             text=(
-                "The length of an update to the weights of each class shows which classes a device's data pulls at. "
-                "Prior and private updates of one person agree (correlation over classes, after what everybody has in "
+                "The length of an update to the weights of each class shows which classes a client's data pulls at. "
+                "Prior and private updates of one user agree (correlation over classes, after what everybody has in "
                 f"common is taken off) at {format_value(float(agreement.mean()))} [{format_value(interval.low)}, "
-                f"{format_value(interval.high)}]; those of two different people at {format_value(chance)}. This "
+                f"{format_value(interval.high)}]; those of two different users at {format_value(chance)}. This "
                 f"agreement {told}. "
                 f"{closing(plan, attack, permuted=False)}"
             ),
-            columns=["what", "value", "low", "high", "chance", "people"],
+            columns=["what", "value", "low", "high", "chance", "users"],
             rows=[
                 [
                     "agreement of prior and private",
@@ -105,21 +105,21 @@ class Bias(SingleAttackAnalysis):
                 ["rank correlation of agreement with AP", together, *ends, 0.0, len(agreement)],
             ],
             figures=[
-                heatmap("The most identifiable people", found[0], order[:count], classes),
-                heatmap("The least identifiable people", found[0], order[len(order) - count :], classes),
+                heatmap("The most identifiable users", found[0], order[:count], classes),
+                heatmap("The least identifiable users", found[0], order[len(order) - count :], classes),
                 Figure(
                     kind="scatter",
-                    title="Agreement of a person's two sides, and how identifiable they are",
+                    title="Agreement of a user's two sides, and how identifiable they are",
                     x_label="correlation of prior and private",
                     y_label="average precision",
-                    series=[Series(name="people", x=agreement.tolist(), y=ap.tolist())],
+                    series=[Series(name="users", x=agreement.tolist(), y=ap.tolist())],
                 ),
             ],
         )
 
 
 def leaning(run: Run, adversary: Any, outputs: int, claims: Any, right: IntArray) -> Leaning:
-    """Read the output layer's weights from every update and average their norms by class, person and side."""
+    """Read the output layer's weights from every update and average their norms by class, user and side."""
     given = build_questions(run, Identify())
     view = View(run.folder / "trace", adversary, given.shadow)
     layer = view.layout[-1]
@@ -134,15 +134,15 @@ def leaning(run: Run, adversary: Any, outputs: int, claims: Any, right: IntArray
     norms /= np.where(lengths > 0, lengths, 1)  # late updates are shorter, and nobody's leaning is weaker for it
     sides = []
     shadows = np.flatnonzero(given.shadow >= 0)
-    people = range(len(given.questions.options))
+    users = range(len(given.questions.options))
     for places, who in ((shadows, given.shadow[shadows]), (given.questions.updates, given.answers.right)):
-        sides.append([norms[places[who == person]] for person in people])
-    both = [person for person in people if len(sides[0][person]) and len(sides[1][person])]
+        sides.append([norms[places[who == user]] for user in users])
+    both = [user for user in users if len(sides[0][user]) and len(sides[1][user])]
     if len(both) < 2:
-        raise AttackError("fewer than two people have updates of both devices; train more rounds")
-    means = [np.stack([side[person].mean(axis=0) for person in both]) for side in sides]
+        raise AttackError("fewer than two users have updates of both clients; train more rounds")
+    means = [np.stack([side[user].mean(axis=0) for user in both]) for side in sides]
     ap = average_precision(claims, right).per_user[both]
-    return Leaning(tuple(given.questions.options[person] for person in both), means[0], means[1], ap)
+    return Leaning(tuple(given.questions.options[user] for user in both), means[0], means[1], ap)
 
 
 def weights(layer: Layer, outputs: int) -> tuple[slice, tuple[int, int]]:
@@ -157,7 +157,7 @@ def weights(layer: Layer, outputs: int) -> tuple[slice, tuple[int, int]]:
 
 
 def correlations(one: Leaning) -> Table:
-    """How far every person's prior leaning [row] agrees with every person's private one [column]."""
+    """How far every user's prior leaning [row] agrees with every user's private one [column]."""
     sides = []
     for side in (one.prior, one.private):
         apart = side - side.mean(axis=0)  # some classes are larger for everybody
@@ -169,22 +169,22 @@ def correlations(one: Leaning) -> Table:
 
 
 def agreements(one: Leaning) -> Table:
-    """Each person's own."""
+    """Each user's own."""
     return correlations(one).diagonal()
 
 
 def strangers(one: Leaning) -> float:
-    """The mean over pairs of different people."""
+    """The mean over pairs of different users."""
     table = correlations(one)
     return float(table[~np.eye(len(table), dtype=np.bool_)].mean())
 
 
 def pooled(values: Sequence[Table], found: Sequence[Leaning]) -> tuple[Table, Table]:
-    """Agreement and average precision of each person, over the seeds that they took part in."""
+    """Agreement and average precision of each user, over the seeds that they took part in."""
     seen: dict[str, list[tuple[float, float]]] = {}
     for own, one in zip(values, found, strict=True):
-        for person, value, ap in zip(one.people, own, one.ap, strict=True):
-            seen.setdefault(person, []).append((float(value), float(ap)))
+        for user, value, ap in zip(one.users, own, one.ap, strict=True):
+            seen.setdefault(user, []).append((float(value), float(ap)))
     means = np.asarray([np.mean(pairs, axis=0) for pairs in seen.values()])
     return means[:, 0], means[:, 1]
 
@@ -198,23 +198,21 @@ def spearman(x: Table, y: Table) -> float | None:
 
 
 def resampled(x: Table, y: Table, level: float, rng: np.random.Generator) -> tuple[float, float]:
-    """Percentiles of the rank correlation when people are resampled."""
+    """Percentiles of the rank correlation when users are resampled."""
     draws = rng.integers(len(x), size=(2000, len(x)))
     found = [value for rows in draws if (value := spearman(x[rows], y[rows])) is not None]
     low, high = np.quantile(found, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
 
-def heatmap(title: str, one: Leaning, people: IntArray, classes: list[str]) -> Figure:
-    """Two rows a person, prior above private, so that agreement shows as equal stripes."""
-    rows = [
-        (f"{one.people[i]} (AP {format_value(float(one.ap[i]))}) {side}", i, side) for i in people for side in SIDES
-    ]
+def heatmap(title: str, one: Leaning, users: IntArray, classes: list[str]) -> Figure:
+    """Two rows a user, prior above private, so that agreement shows as equal stripes."""
+    rows = [(f"{one.users[i]} (AP {format_value(float(one.ap[i]))}) {side}", i, side) for i in users for side in SIDES]
     return Figure(
         kind="heatmap",
         title=title,
         x_label="class",
-        y_label="person and side",
+        y_label="user and side",
         x_ticks=classes,
         y_ticks=[name for name, _, _ in rows],
         cells=[[float(value) for value in getattr(one, side)[i]] for _, i, side in rows],

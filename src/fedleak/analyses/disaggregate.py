@@ -1,4 +1,4 @@
-"""What do sums over many rounds give back of single devices?"""
+"""What do sums over many rounds give back of single clients?"""
 
 from __future__ import annotations
 
@@ -32,40 +32,40 @@ _STRENGTHS = 10.0 ** np.arange(-4, 4)  # of the penalty, in units of the squared
 class Sums:
     """What a server behind secure aggregation has of a run, and what it would like to have."""
 
-    shares: Matrix  # (rounds, devices): what each device counted in the sum of each round, 0 where it was not there
+    shares: Matrix  # (rounds, clients): what each client counted in the sum of each round, 0 where it was not there
     sums: Matrix  # (rounds, size)
-    means: Matrix  # (devices, size): the mean of what each device sent, which nobody sees
+    means: Matrix  # (clients, size): the mean of what each client sent, which nobody sees
 
 
 @dataclass(frozen=True, kw_only=True)
 class Disaggregate:
-    """Solve the sums of all rounds for the mean update of each device (Lam et al., 2021; So et al., 2023).
+    """Solve the sums of all rounds for the mean update of each client (Lam et al., 2021; So et al., 2023).
 
-    Secure aggregation hides an update among those of its round, not a device among all rounds: with as many rounds as
-    devices the sums are as many equations as there are unknowns. Updates change from round to round, which is all that
+    Secure aggregation hides an update among those of its round, not a client among all rounds: with as many rounds as
+    clients the sums are as many equations as there are unknowns. Updates change from round to round, which is all that
     blurs the solution.
     """
 
     name: ClassVar[str] = "disaggregate"
-    summary: ClassVar[str] = "What do the sums of many rounds give back of single devices?"
+    summary: ClassVar[str] = "What do the sums of many rounds give back of single clients?"
 
     layer: (
         Annotated[str, Meta(description="which layer of the updates; that of the plan's first attack if absent")] | None
     ) = None
 
     def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
-        """The likeness of estimated and true mean updates over the number of rounds, with that to other devices."""
+        """The likeness of estimated and true mean updates over the number of rounds, with that to other clients."""
         varied = vary(plan, attacks=plan.attacks, games=plan.games)
         stages.train(varied, out, progress, jobs)
         every = runs(varied, out)
         layer = layer_of(plan, self.layer)
-        progress.stage("Solving sums for devices", len(every))
+        progress.stage("Solving sums for clients", len(every))
         rows: list[list[str | float | None]] = []
         found: dict[tuple[str, int], list[tuple[Matrix, Matrix, Matrix]]] = {}
         for run in every:
             trace = Trace.open(run.folder / "trace")
             name = trace.header.layout[-1].name if layer == "last" else layer
-            for knows in ("sums", "sums and its own devices"):
+            for knows in ("sums", "sums and its own clients"):
                 given = read(trace, name, subtract=knows != "sums")
                 if knows != "sums" and not any(index >= 0 for index in trace.header.shadow):
                     continue
@@ -84,7 +84,7 @@ class Disaggregate:
             rows.append([knows, rounds, *line[1:], float(first.mean()), float(chance), len(own)])
         last = {knows: lines[-1] for knows, lines in series.items()}
         told = "; ".join(
-            f"from {knows}: {format_interval(line[1], line[2], line[3])}, to other devices {format_value(line[4])}"
+            f"from {knows}: {format_interval(line[1], line[2], line[3])}, to other clients {format_value(line[4])}"
             for knows, line in last.items()
         )
         return Analysis(
@@ -92,22 +92,22 @@ class Disaggregate:
             title=self.summary,
             text=(
                 "A server that sees only the sum of each round, and who took part in it, solves these sums for the "
-                "mean update of each device by ridge regression. Its estimates, less what all devices have in common, "
+                "mean update of each client by ridge regression. Its estimates, less what all clients have in common, "
                 f"are compared with the true means by cosine, after all rounds: {told}. 1 would be the mean update "
-                "itself; where the likeness to the device is no greater than to others, sums give nothing "
-                "back. A server that runs devices of its own can take their updates off the sums first. "
+                "itself; where the likeness to the client is no greater than to others, sums give nothing "
+                "back. A server that runs clients of its own can take their updates off the sums first. "
                 f"Layer '{layer}'. {closing(plan, permuted=False)}"
             ),
             columns=[
                 "the server knows",
                 "rounds",
-                "likeness to the device",
+                "likeness to the client",
                 "low",
                 "high",
-                "to other devices",
-                "nearest is the device",
+                "to other clients",
+                "nearest is the client",
                 "by chance",
-                "devices",
+                "clients",
             ],
             rows=rows,
             figures=[
@@ -123,35 +123,35 @@ class Disaggregate:
 
 
 def drawn(knows: str, lines: list[tuple[int, float, float, float, float]]) -> list[Series]:
-    """A line with intervals, and the likeness to other devices beside it."""
+    """A line with intervals, and the likeness to other clients beside it."""
     x = [float(line[0]) for line in lines]
     y, low, high = ([line[place] for line in lines] for place in (1, 2, 3))
     labels = [f"{line[0]} rounds" for line in lines]
-    others = Series(name=f"{knows}: to other devices", x=x, y=[line[4] for line in lines], reference=True)
+    others = Series(name=f"{knows}: to other clients", x=x, y=[line[4] for line in lines], reference=True)
     return [Series(name=knows, x=x, y=y, low=low, high=high, labels=labels), others]
 
 
 def read(trace: Trace, layer: str, *, subtract: bool) -> Sums:
-    """The sums of a run's rounds; with `subtract`, less what the adversary's own devices put in.
+    """The sums of a run's rounds; with `subtract`, less what the adversary's own clients put in.
 
     The true updates are read to know what was hidden, and to take the adversary's own off, and for nothing else.
     """
     updates = np.asarray(trace.updates(layer), dtype=np.float64)
-    device, sizes, number_of = np.asarray(trace.device), np.asarray(trace.size, dtype=np.float64), trace.round
+    client, sizes, number_of = np.asarray(trace.client), np.asarray(trace.size, dtype=np.float64), trace.round
     weights = sizes if trace.header.settings.get("weighting", "examples") == "examples" else np.ones_like(sizes)
     share = weights / np.bincount(number_of, weights=weights)[number_of]
-    count = len(trace.header.devices)
+    count = len(trace.header.clients)
     shares = np.zeros((trace.rounds, count))
-    shares[number_of - 1, device] = share
+    shares[number_of - 1, client] = share
     sums = np.stack([trace.aggregate(n)[layer] for n in range(1, trace.rounds + 1)]).astype(np.float64)
     own = np.asarray(trace.header.shadow) >= 0
     if subtract:
-        for row in np.flatnonzero(own[device]):
+        for row in np.flatnonzero(own[client]):
             sums[number_of[row] - 1] -= share[row] * updates[row]
     means = np.zeros((count, updates.shape[1]))
-    np.add.at(means, device, updates)
-    times = np.bincount(device, minlength=count)
-    # Whoever never took part, and the adversary's own devices, are nothing to find out about.
+    np.add.at(means, client, updates)
+    times = np.bincount(client, minlength=count)
+    # Whoever never took part, and the adversary's own clients, are nothing to find out about.
     wanted = (times > 0) & ~own
     columns = wanted if subtract else times > 0
     means = means[wanted] / times[wanted, None]
@@ -161,7 +161,7 @@ def read(trace: Trace, layer: str, *, subtract: bool) -> Sums:
 
 
 def estimate(shares: Matrix, sums: Matrix) -> Matrix:
-    """Solve sums = shares @ updates for the updates, (devices, size), up to what all have in common.
+    """Solve sums = shares @ updates for the updates, (clients, size), up to what all have in common.
 
     Ridge regression with an intercept; its strength is that of the least generalised cross-validation error (Golub,
     Heath and Wahba, 1979), which needs nothing but the sums.
@@ -182,7 +182,7 @@ def estimate(shares: Matrix, sums: Matrix) -> Matrix:
 
 
 def likeness(guess: Matrix, means: Matrix) -> tuple[Matrix, Matrix, Matrix]:
-    """By device: the cosine of its estimate with its true mean and, on average, with others', and if its is nearest."""
+    """By client: the cosine of its estimate with its true mean and, on average, with others', and if its is nearest."""
     mine = [rows - rows.mean(0) for rows in (guess[: len(means)], means)]
     lengths = [np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300) for rows in mine]
     cosines = (mine[0] / lengths[0]) @ (mine[1] / lengths[1]).T

@@ -1,4 +1,4 @@
-"""Is a person's data, and what their device sends, more like itself than like other people's?"""
+"""Is a user's data, and what their client sends, more like itself than like other users'?"""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ from fedleak.score.result import Analysis, Figure, Series
 
 __all__ = ["Distances"]
 
-Pair = tuple[float, float]  # within a person, to other people
+Pair = tuple[float, float]  # within a user, to other users
 
 
 @dataclass(frozen=True, kw_only=True)
 class Distances:
-    """Compare distances within and between people, in the data and in the updates (Orekondy et al., 2020, Figure 2).
+    """Compare distances within and between users, in the data and in the updates (Orekondy et al., 2020, Figure 2).
 
-    Distances within a person are taken from their private to their prior side, never inside one side: updates of one
-    device resemble each other because they come from the same few examples, whoever owns them.
+    Distances within a user are taken from their private to their prior side, never inside one side: updates of one
+    client resemble each other because they come from the same few examples, whoever owns them.
     """
 
     name: ClassVar[str] = "distances"
-    summary: ClassVar[str] = "Are people's data and updates more like their own than like other people's?"
+    summary: ClassVar[str] = "Are users' data and updates more like their own than like other users'?"
 
     layer: (
         Annotated[str, Meta(description="which layer of the updates; that of the plan's first attack if absent")] | None
     ) = None
-    most: Annotated[int, Meta(ge=2, description="at most this many points of each person and side")] = 40
+    most: Annotated[int, Meta(ge=2, description="at most this many points of each user and side")] = 40
 
     def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
-        """One point a person in each space; the share of people above the diagonal, with the IID control beside it."""
+        """One point a user in each space; the share of users above the diagonal, with the IID control beside it."""
         controls = [control for control in plan.audit.controls if control == "iid"]
         varied = vary(plan, attacks=plan.attacks, games=plan.games, controls=controls)
         stages.train(varied, out, progress, jobs)
@@ -52,7 +52,7 @@ class Distances:
         layer = layer_of(plan, self.layer)
         found: dict[tuple[str, str], list[Mapping[str, Pair]]] = {}
         for run in every:
-            group = "IID control" if run.variant.control else "people"
+            group = "IID control" if run.variant.control else "users"
             for space in ("data", "updates"):
                 rng = rng_for(run.seed, "distances", run.variant.label, space)
                 if space == "data":
@@ -67,19 +67,19 @@ class Distances:
             name=self.name,
             title=self.summary,
             text=(
-                "For each person, the median distance from their private examples (or the updates trained on them) to "
-                "their own prior ones is compared with that to other people's prior ones. A person above the diagonal "
-                "is nearer to themselves than to others; of people with nothing personal half would be. Share above "
+                "For each user, the median distance from their private examples (or the updates trained on them) to "
+                "their own prior ones is compared with that to other users' prior ones. A user above the diagonal "
+                "is nearer to themselves than to others; of users with nothing personal half would be. Share above "
                 f"it: {told}. Layer '{layer}'. {closing(plan, permuted=False)}"
             ),
-            columns=["space", "who", "share nearer to themselves", "low", "high", "chance", "people"],
+            columns=["space", "who", "share nearer to themselves", "low", "high", "chance", "users"],
             rows=rows,
             figures=[
                 Figure(
                     kind="scatter",
-                    title=f"Distances within and between people: {space}",
+                    title=f"Distances within and between users: {space}",
                     x_label="median distance to one's own prior side",
-                    y_label="median distance to other people's",
+                    y_label="median distance to other users'",
                     series=[dots(group, pairs) for (where, group), pairs in found.items() if where == space],
                     diagonal=True,
                 )
@@ -89,35 +89,34 @@ class Distances:
 
     def _pairs(self, points: Points, rng: np.random.Generator) -> dict[str, Pair]:
         pairs = {}
-        for person in points.present:
-            mine = points.private[points.private_who == person]
-            others = rng.permutation(np.flatnonzero(points.known_who != person))[: 5 * self.most]
+        for user in points.present:
+            mine = points.private[points.private_who == user]
+            others = rng.permutation(np.flatnonzero(points.known_who != user))[: 5 * self.most]
             if len(others):
-                within = float(np.median(cdist(mine, points.known[points.known_who == person])))
-                pairs[points.people[person]] = (within, float(np.median(cdist(mine, points.known[others]))))
+                within = float(np.median(cdist(mine, points.known[points.known_who == user])))
+                pairs[points.users[user]] = (within, float(np.median(cdist(mine, points.known[others]))))
         return pairs
 
 
 def share(seeds: Sequence[Mapping[str, Pair]], plan: Plan) -> list[str | float | None]:
-    """The share of people who are nearer to themselves, with its interval; a person of several seeds counts once."""
+    """The share of users who are nearer to themselves, with its interval; a user of several seeds counts once."""
     nearer: dict[str, list[float]] = {}
     for pairs in seeds:
-        for person, (within, between) in pairs.items():
-            nearer.setdefault(person, []).append(float(between > within))
+        for user, (within, between) in pairs.items():
+            nearer.setdefault(user, []).append(float(between > within))
     values = np.asarray([np.mean(found) for found in nearer.values()])
     interval = by_user(values, np.ones(len(values)), plan.audit.level, rng_for(plan.seeds[0], "interval", "distances"))
     return [float(values.mean()), interval.low, interval.high, 0.5, len(values)]
 
 
 def dots(name: str, seeds: Sequence[Mapping[str, Pair]]) -> Series:
-    """One point a person and seed."""
-    pairs = [(person, pair) for found in seeds for person, pair in found.items()]
+    """One point a user and seed."""
+    pairs = [(user, pair) for found in seeds for user, pair in found.items()]
     return Series(
         name=name,
         x=[pair[0] for _, pair in pairs],
         y=[pair[1] for _, pair in pairs],
         labels=[
-            f"{person}: {format_value(pair[0])} to themselves, {format_value(pair[1])} to others"
-            for person, pair in pairs
+            f"{user}: {format_value(pair[0])} to themselves, {format_value(pair[1])} to others" for user, pair in pairs
         ],
     )

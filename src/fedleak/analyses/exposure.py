@@ -42,13 +42,13 @@ Values = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Looked:
-    """What was found out about the secrets of one run, and about the decoys, which nobody holds; columns are people."""
+    """What was found out about the secrets of one run, and about the decoys, which nobody holds; columns are users."""
 
-    people: tuple[str, ...]
+    users: tuple[str, ...]
     rounds: list[int]  # where ranks were taken
-    bits: Values  # (rounds, people) exposure by rank
+    bits: Values  # (rounds, users) exposure by rank
     errors: Values  # its standard error; 0 where the rank was counted
-    nats: Values  # (every round from 0, people) exposure by perplexity
+    nats: Values  # (every round from 0, users) exposure by perplexity
     searched: dict[int, list[bool]]  # round -> whether each is among the candidates of that snapshot
 
 
@@ -80,7 +80,7 @@ class Exposure(SingleAttackAnalysis):
         for run in every:
             held, never = self._look(run, attack, game, once.adversaries[0], progress)
             secrets.append(held)
-            decoys += [never] if never.people else []
+            decoys += [never] if never.users else []
         placed = [row for claims in plays for row in near(claims)]
         form = build_questions(every[0], game).questions
         assert isinstance(form, RecordQuestions)
@@ -91,7 +91,7 @@ class Exposure(SingleAttackAnalysis):
             title=self.summary,
             text=self._text(plan, attack, secrets, decoys, bits),
             columns=[
-                "person",
+                "user",
                 "bits",
                 "exposed",
                 "error",
@@ -113,8 +113,8 @@ class Exposure(SingleAttackAnalysis):
         questions = given.questions
         assert isinstance(questions, RecordQuestions)
         known = questions.records
-        people = given.answers.people
-        owners = [truth.device_user[device] for device in questions.devices]
+        users = given.answers.users
+        owners = [truth.client_user[client] for client in questions.clients]
         groups = [[held[owner][0] for owner in owners if owner in held] for held in (truth.secrets, truth.decoys)]
         records = [record for group in groups for record in group]
         view, _ = given.look(run.folder / "trace", adversary, memory=run.memory)
@@ -137,7 +137,7 @@ class Exposure(SingleAttackAnalysis):
             part = slice(start, start := start + len(group))
             looked.append(
                 _Looked(
-                    people=people[: len(group)],
+                    users=users[: len(group)],
                     rounds=rounds,
                     bits=bits[:, part],
                     errors=errors[:, part],
@@ -157,7 +157,7 @@ class Exposure(SingleAttackAnalysis):
         best = held.bits.argmax(axis=0)
         return [
             [
-                person,
+                user,
                 bits,
                 float(held.bits[-1, column]),
                 float(held.errors[-1, column]),
@@ -167,7 +167,7 @@ class Exposure(SingleAttackAnalysis):
                 float(held.nats[:, column].max()),
                 "yes" if candidates[column] else "no",
             ]
-            for column, person in enumerate(held.people)
+            for column, user in enumerate(held.users)
         ]
 
     def _text(
@@ -192,7 +192,7 @@ class Exposure(SingleAttackAnalysis):
             f"them{false}; what is not, no ranking can name. The table gives for each secret its bits, those exposed "
             "at the end (with the standard error of a rank that was estimated) and at best (and in which round), the "
             "exposure by perplexity in nats a character at the end and at best, whether it is a candidate, and its "
-            "place in the attack's list for the device of its owner, and in anybody's. "
+            "place in the attack's list for the client of its owner, and in anybody's. "
             f"{closing(plan, attack, permuted=False)}"
         )
 
@@ -252,8 +252,8 @@ def _among(one: _Looked, snapshots: int) -> Values:
 
 
 def _mean(group: Sequence[_Looked], values: Sequence[Values], scale: float, level: float) -> tuple[float, float, float]:
-    """The mean over people of all seeds with its interval; `scale` is the largest value there can be."""
-    _, who = np.unique([person for one in group for person in one.people], return_inverse=True)
+    """The mean over users of all seeds with its interval; `scale` is the largest value there can be."""
+    _, who = np.unique([user for one in group for user in one.users], return_inverse=True)
     weights = np.bincount(who).astype(np.float64)
     each = np.bincount(who, np.concatenate(values) / scale) / weights
     found = by_user(each, weights, level, rng_for(0, "interval", "exposure"))

@@ -1,4 +1,4 @@
-"""Secrets, and an attack's candidates, followed through the rounds of a run beside a signal of its devices."""
+"""Secrets, and an attack's candidates, followed through the rounds of a run beside a signal of its clients."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ SIGNALS: Mapping[str, type[Correlating]] = {"presence": Eavesdrop, "watermark": 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Named:
-    """The record that an attack names first for each holder's device, among all its candidates."""
+    """The record that an attack names first for each holder's client, among all its candidates."""
 
     changes: Scores  # (rounds, candidates), of exposure
     exposure: Scores  # (candidates,), at the end
-    first: IntArray  # by device
-    right: Scores  # by device: 1 where it is the owner's secret
+    first: IntArray  # by client
+    right: Scores  # by client: 1 where it is the owner's secret
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """The secrets of one run, and a signal of its devices, round by round."""
+    """The secrets of one run, and a signal of its clients, round by round."""
 
     seed: int
-    people: tuple[str, ...]  # who hold the secrets; their devices come first among the signals
+    users: tuple[str, ...]  # who hold the secrets; their clients come first among the signals
     changes: Scores  # (rounds, secrets), of exposure
-    signals: Scores  # (rounds, devices)
+    signals: Scores  # (rounds, clients)
     first: Named | None = None  # what the plan's attack named, if it has one
 
     @property
@@ -49,21 +49,21 @@ class Course:
         return len(self.changes)
 
     def correlation(self, rounds: int) -> Scores:
-        """Of every device (row) with every secret (column) in the first rounds."""
+        """Of every client (row) with every secret (column) in the first rounds."""
         return spearman(self.signals[:rounds], self.changes[:rounds])
 
     def right(self, rounds: int) -> Scores:
-        """1 where a secret's own device correlates highest; where several do, each is as good a guess."""
+        """1 where a secret's own client correlates highest; where several do, each is as good a guess."""
         table = self.correlation(rounds)
         best = np.isclose(table, table.max(axis=0))
         return np.asarray(best.diagonal() / best.sum(axis=0))
 
     def own(self, rounds: int) -> Scores:
-        """The correlation of each secret with its own device."""
+        """The correlation of each secret with its own client."""
         return np.asarray(self.correlation(rounds).diagonal())
 
     def others(self, rounds: int, *, highest: bool = False) -> Scores:
-        """The mean or the highest correlation of each secret with the other devices."""
+        """The mean or the highest correlation of each secret with the other clients."""
         table = self.correlation(rounds)
         np.fill_diagonal(table, np.nan)
         return np.asarray(np.nanmax(table, axis=0) if highest else np.nanmean(table, axis=0))
@@ -79,9 +79,9 @@ def course(
     secrets = ["".join(records.characters[token] for token in row if token) for row in given.answers.right]
     exposure = followed(view, records.characters, records.context, secrets)
     if signal == "presence":
-        everybody = {device for number in range(1, view.rounds + 1) for device in view.selection(number)}
-        others = sorted(everybody - set(questions.devices))
-        signals = presence(view, [*questions.devices, *others]).astype(np.float64)
+        everybody = {client for number in range(1, view.rounds + 1) for client in view.selection(number)}
+        others = sorted(everybody - set(questions.clients))
+        signals = presence(view, [*questions.clients, *others]).astype(np.float64)
     else:
         signals = np.asarray(Watermark().signals(view, questions), dtype=np.float64)
     first = None
@@ -93,5 +93,5 @@ def course(
         right = [found.records[place] == secret for place, secret in zip(chosen, secrets, strict=True)]
         first = Named(changes=changes, exposure=last, first=chosen, right=np.array(right, dtype=np.float64))
     return Course(
-        seed=run.seed, people=given.answers.people, changes=np.diff(exposure, axis=0), signals=signals, first=first
+        seed=run.seed, users=given.answers.users, changes=np.diff(exposure, axis=0), signals=signals, first=first
     )

@@ -1,4 +1,4 @@
-"""People as points in a space: what the adversary knows of them, and what they keep or send."""
+"""Users as points in a space: what the adversary knows of them, and what they keep or send."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ __all__ = ["Points", "Raw", "of_updates", "of_data", "layer_of"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Points:
-    """Two sides of the same people, as rows of length one in one space."""
+    """Two sides of the same users, as rows of length one in one space."""
 
-    people: tuple[str, ...]
+    users: tuple[str, ...]
     known: FloatArray  # from the prior data
-    known_who: IntArray  # index into people
+    known_who: IntArray  # index into users
     private: FloatArray
     private_who: IntArray
 
-    def thinned(self, most: int, rng: np.random.Generator, people: IntArray | None = None) -> Points:
-        """At most so many points of each person on each side; with `people`, only theirs."""
-        kept = np.arange(len(self.people)) if people is None else people
-        known = np.concatenate([_some(self.known_who, person, most, rng) for person in kept])
-        private = np.concatenate([_some(self.private_who, person, most, rng) for person in kept])
-        place = np.full(len(self.people), -1)
+    def thinned(self, most: int, rng: np.random.Generator, users: IntArray | None = None) -> Points:
+        """At most so many points of each user on each side; with `users`, only theirs."""
+        kept = np.arange(len(self.users)) if users is None else users
+        known = np.concatenate([_some(self.known_who, user, most, rng) for user in kept])
+        private = np.concatenate([_some(self.private_who, user, most, rng) for user in kept])
+        place = np.full(len(self.users), -1)
         place[kept] = np.arange(len(kept))
         return Points(
-            people=tuple(self.people[person] for person in kept),
+            users=tuple(self.users[user] for user in kept),
             known=self.known[known],
             known_who=place[self.known_who[known]],
             private=self.private[private],
@@ -51,12 +51,12 @@ class Points:
 
 
 def of_updates(plan: Plan, run: Run, layer: str) -> Points:
-    """One layer of the updates, as the attacks see it: shadow devices on one side, anonymous ones on the other."""
+    """One layer of the updates, as the attacks see it: shadow clients on one side, anonymous ones on the other."""
     given = build_questions(run, Identify())
     view = View(run.folder / "trace", plan.adversaries[0], given.shadow, memory=plan.audit.memory)
     found = features(view, given.questions, layer)
     return Points(
-        people=given.questions.options,
+        users=given.questions.options,
         known=found.known,
         known_who=found.who,
         private=found.asked,
@@ -65,7 +65,7 @@ def of_updates(plan: Plan, run: Run, layer: str) -> Points:
 
 
 def of_data(plan: Plan, run: Run, most: int, rng: np.random.Generator) -> Points:
-    """The examples that the two devices of each person train on, at most so many of each."""
+    """The examples that the two clients of each user train on, at most so many of each."""
     prepared = prepare(plan.dataset, plan.population, run.seed, iid=run.variant.control == "iid")
     raw = Raw(prepared)
     sides = []
@@ -74,7 +74,7 @@ def of_data(plan: Plan, run: Run, most: int, rng: np.random.Generator) -> Points
         rows = [raw.rows(examples.take(np.sort(rng.permutation(len(examples))[:most]))) for examples in every]
         sides.append((unit(np.concatenate(rows)), np.repeat(np.arange(len(rows)), [len(part) for part in rows])))
     return Points(
-        people=tuple(str(share.user.id) for share in prepared.shares),
+        users=tuple(str(share.user.id) for share in prepared.shares),
         known=sides[0][0],
         known_who=sides[0][1],
         private=sides[1][0],
@@ -85,7 +85,7 @@ def of_data(plan: Plan, run: Run, most: int, rng: np.random.Generator) -> Points
 class Raw:
     """Examples as rows of numbers: pixels or columns, or how often each word occurs.
 
-    The mean of the prior data, which the adversary knows, is the origin: without that all pictures point the same way.
+    The mean of the prior data, which the adversary knows, is the origin: without that all images point the same way.
     Rows are made when they are asked for, because those of text are as wide as the vocabulary.
     """
 
@@ -116,6 +116,6 @@ def layer_of(plan: Plan, layer: str | None) -> str:
     return layer or next((str(attack.layer) for attack in plan.attacks if hasattr(attack, "layer")), "last")
 
 
-def _some(who: IntArray, person: int, most: int, rng: np.random.Generator) -> IntArray:
-    rows = np.flatnonzero(who == person)
+def _some(who: IntArray, user: int, most: int, rng: np.random.Generator) -> IntArray:
+    rows = np.flatnonzero(who == user)
     return np.sort(rng.permutation(rows)[:most])

@@ -37,10 +37,10 @@ __all__ = ["LabelledUpdates"]
 
 @dataclass(frozen=True, kw_only=True)
 class LabelledUpdates(SingleAttackAnalysis):
-    """Give the attack 1, 2, 4, ... labelled updates of each person (Orekondy et al., 2020, Figure 8)."""
+    """Give the attack 1, 2, 4, ... labelled updates of each user (Orekondy et al., 2020, Figure 8)."""
 
     name: ClassVar[str] = "labelled-updates"
-    summary: ClassVar[str] = "How many labelled updates of each person does the adversary need?"
+    summary: ClassVar[str] = "How many labelled updates of each user does the adversary need?"
 
     counts: Annotated[
         tuple[Annotated[int, Meta(ge=1)], ...], Meta(description="how many, each in turn; 1, 2, 4, ... if empty")
@@ -55,7 +55,7 @@ class LabelledUpdates(SingleAttackAnalysis):
         shadows = [given.shadow[given.shadow >= 0] for given in (build_questions(run, game) for run in runs(once, out))]
         numbers = np.concatenate([np.bincount(shadow) for shadow in shadows])
         if not numbers.any():
-            raise AttackError("no shadow device was selected in any round, so no labelled update exists; train more")
+            raise AttackError("no shadow client was selected in any round, so no labelled update exists; train more")
         most = float(numbers[numbers > 0].mean())
         counts = self.counts or tuple(doubling(most))
         games = [*(replace(game, labelled=count) for count in counts), game]
@@ -68,7 +68,7 @@ class LabelledUpdates(SingleAttackAnalysis):
             name=self.name,
             title=self.summary,
             text=(
-                "The adversary keeps only so many of the updates of its own devices for each person, drawn at random, "
+                "The adversary keeps only so many of the updates of its own clients for each user, drawn at random, "
                 f"and learns from those. With at most {counts[0]} it reaches average precision "
                 f"{format_measured(found[0])}; with "
                 f"all of them, {most:.1f} on average, {format_measured(found[-1])}. {closing(plan, attack)}"
@@ -78,8 +78,8 @@ class LabelledUpdates(SingleAttackAnalysis):
             figures=[
                 Figure(
                     kind="lines",
-                    title="Average precision over the number of labelled updates of each person",
-                    x_label="labelled updates of each person",
+                    title="Average precision over the number of labelled updates of each user",
+                    x_label="labelled updates of each user",
                     y_label="average precision",
                     series=curve(attack.name, points),
                     log_x=True,

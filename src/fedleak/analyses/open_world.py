@@ -1,4 +1,4 @@
-"""What if the adversary knows only some of the people?"""
+"""What if the adversary knows only some of the users?"""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ __all__ = ["SeenUsers"]
 
 @dataclass(frozen=True, kw_only=True)
 class SeenUsers(SingleAttackAnalysis):
-    """The open world over the share of people whom the adversary knows (Orekondy et al., 2020, Figure 6)."""
+    """The open world over the share of users whom the adversary knows (Orekondy et al., 2020, Figure 6)."""
 
     name: ClassVar[str] = "seen-users"
-    summary: ClassVar[str] = "What if the adversary has prior data of only some of the people?"
+    summary: ClassVar[str] = "What if the adversary has prior data of only some of the users?"
 
     shares: Annotated[
         tuple[Annotated[float, Meta(gt=0, lt=1)], ...],
-        Meta(min_length=1, description="shares of the people asked about whom the adversary knows, each in turn"),
+        Meta(min_length=1, description="shares of the users asked about whom the adversary knows, each in turn"),
     ] = (0.2, 0.4, 0.6, 0.8)
     held_out: Annotated[
-        float, Meta(gt=0, lt=1, description="share of all people who serve only to learn what a stranger looks like")
+        float, Meta(gt=0, lt=1, description="share of all users who serve only to learn what a stranger looks like")
     ] = 1 / 3
 
     def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
-        """Average precision, chance and their ratio over the share of seen people; nothing is trained again."""
+        """Average precision, chance and their ratio over the share of seen users; nothing is trained again."""
         attacks = [chosen(plan, self.name, self.attack)]
         # Whether two updates have one sender can be asked about strangers too.
         attacks += [attack for attack in plan.attacks if attack.game == "match"]
@@ -70,9 +70,9 @@ class SeenUsers(SingleAttackAnalysis):
             name=self.name,
             title=self.summary,
             text=(
-                f"A third group of people ({self.held_out:.0%}) serves the adversary only to learn what a stranger "
+                f"A third group of users ({self.held_out:.0%}) serves the adversary only to learn what a stranger "
                 "looks like. Of the others it knows a share, and has to say `unseen` to the updates of the rest. "
-                f"{attacks[0].name}: {'; '.join(ends)}. More people known means more names to choose from, so the "
+                f"{attacks[0].name}: {'; '.join(ends)}. More users known means more names to choose from, so the "
                 f"number may fall while its distance from chance grows. {closing(plan, attacks[0])}"
             ),
             columns=["attack", "seen", *COLUMNS],
@@ -80,8 +80,8 @@ class SeenUsers(SingleAttackAnalysis):
             figures=[
                 Figure(
                     kind="lines",
-                    title="Average precision over the share of people seen",
-                    x_label="share of the people asked about who are seen",
+                    title="Average precision over the share of users seen",
+                    x_label="share of the users asked about who are seen",
                     y_label="average precision",
                     series=[
                         series
@@ -92,7 +92,7 @@ class SeenUsers(SingleAttackAnalysis):
                 Figure(
                     kind="lines",
                     title="The same as a multiple of chance",
-                    x_label="share of the people asked about who are seen",
+                    x_label="share of the users asked about who are seen",
                     y_label="times chance",
                     series=[
                         *(multiple(name, points) for name, points in curves.items()),

@@ -42,10 +42,10 @@ __all__ = ["PriorSize", "Priors"]
 
 @dataclass(frozen=True, kw_only=True)
 class PriorSize(SingleAttackAnalysis):
-    """Give the adversary 1, 2, 4, ... prior examples of each person (Orekondy et al., 2020, Figure 7)."""
+    """Give the adversary 1, 2, 4, ... prior examples of each user (Orekondy et al., 2020, Figure 7)."""
 
     name: ClassVar[str] = "prior-size"
-    summary: ClassVar[str] = "How many examples of each person does the adversary have to know beforehand?"
+    summary: ClassVar[str] = "How many examples of each user does the adversary have to know beforehand?"
 
     sizes: Annotated[
         tuple[Annotated[int, Meta(ge=1)], ...], Meta(description="how many, each in turn; 1, 2, 4, ... if empty")
@@ -71,7 +71,7 @@ class PriorSize(SingleAttackAnalysis):
             name=self.name,
             title=self.summary,
             text=(
-                "The adversary's own devices train on only so many examples of each person, and the federation is "
+                "The adversary's own clients train on only so many examples of each user, and the federation is "
                 f"trained anew for each number. With {points[0].label} the attack reaches average precision "
                 f"{format_measured(points[0].measured)}; with {most:.1f} on average, {format_measured(whole)}. "
                 f"{closing(plan, attack)}"
@@ -81,8 +81,8 @@ class PriorSize(SingleAttackAnalysis):
             figures=[
                 Figure(
                     kind="lines",
-                    title="Average precision over the number of prior examples of each person",
-                    x_label="prior examples of each person",
+                    title="Average precision over the number of prior examples of each user",
+                    x_label="prior examples of each user",
                     y_label="average precision",
                     series=curve(attack.name, points),
                     log_x=True,
@@ -93,7 +93,7 @@ class PriorSize(SingleAttackAnalysis):
 
 @dataclass(frozen=True, kw_only=True)
 class Priors(SingleAttackAnalysis):
-    """Divide people's data into prior and private in every way that it allows (Orekondy et al., 2020, Table 3)."""
+    """Divide users' data into prior and private in every way that it allows (Orekondy et al., 2020, Table 3)."""
 
     name: ClassVar[str] = "priors"
     summary: ClassVar[str] = "Does it help the adversary if what it knows is from the same time or occasion?"
@@ -143,7 +143,7 @@ class Priors(SingleAttackAnalysis):
 
 
 def impossible(plan: Plan, way: PriorName) -> str | None:
-    """Why people's data cannot be divided in this way; None if it can."""
+    """Why users' data cannot be divided in this way; None if it can."""
     users = plan.dataset.load(plan.seeds[0]).users
     column = {"chrono": "time", "album": "album"}.get(way)
     if column and all(getattr(user.examples, column) is None for user in users):
@@ -159,6 +159,6 @@ def impossible(plan: Plan, way: PriorName) -> str | None:
 def trained_otherwise(
     plan: Plan, attack: Any, folder: Path, progress: Progress, jobs: int | None, population: Mapping[str, Any]
 ) -> Measured:
-    """The attack on a federation trained with other people's data settings, in a folder of its own."""
+    """The attack on a federation trained with other users' data settings, in a folder of its own."""
     other = otherwise(plan, attacks=[attack], games=[base_game(plan, attack)], population=dict(population))
     return measured(plan, play(other, folder, progress, jobs)[0])

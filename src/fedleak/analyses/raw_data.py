@@ -1,6 +1,6 @@
-"""Would the data itself give people away more than the updates do?
+"""Would the data itself give users away more than the updates do?
 
-The data is put in the place of the updates: instead of an update each device sends the mean of some of its examples,
+The data is put in the place of the updates: instead of an update each client sends the mean of some of its examples,
 and the same attack plays the same game on the record of that. So the two differ in what is sent and in nothing else.
 """
 
@@ -34,7 +34,7 @@ from fedleak.analyses.analysis import (
 from fedleak.analyses.feature_space import Raw
 from fedleak.core import IntArray, Layer, rng_for
 from fedleak.errors import TraceError
-from fedleak.federation.federation import Round, devices
+from fedleak.federation.federation import Round, make_clients
 from fedleak.games.identify import Identify
 from fedleak.pipeline.attack_runner import play as answer
 from fedleak.pipeline.jobs import cores, run_jobs
@@ -62,12 +62,12 @@ class RawData(SingleAttackAnalysis):
     """Attack sets of raw examples as if they were updates (first version of Orekondy et al., 2020, Figure 10)."""
 
     name: ClassVar[str] = "raw-data"
-    summary: ClassVar[str] = "Would the data itself give people away more than their updates do?"
+    summary: ClassVar[str] = "Would the data itself give users away more than their updates do?"
 
     sizes: Annotated[
         tuple[Annotated[int, Meta(ge=1)], ...], Meta(description="examples in a set, each in turn; 1, 2, ... if empty")
     ] = ()
-    sets: Annotated[int, Meta(ge=1, description="sets of each person and side")] = 20
+    sets: Annotated[int, Meta(ge=1, description="sets of each user and side")] = 20
 
     def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
         """Average precision over the size of the sets, beside that of the attack on updates."""
@@ -76,7 +76,7 @@ class RawData(SingleAttackAnalysis):
         # The record of raw data has one layer.
         varied = vary(plan, attacks=[replace(attack, layer="last")], games=[Identify()])
         most = int(np.median([len(share.private) for share in prepare_first(plan).shares]))
-        # Everything that a person has makes one set only, which is too little to learn from and to ask about.
+        # Everything that a user has makes one set only, which is too little to learn from and to ask about.
         sizes = self.sizes or tuple(doubling(most))
         folder = out / "analyses" / self.name
         key = digest([settings_key(*varied.plays[0]), self.sets])[:8]
@@ -108,7 +108,7 @@ class RawData(SingleAttackAnalysis):
             title=self.summary,
             text=(
                 "Instead of updates the same attack is given the mean of some raw examples (pixels, columns, or how "
-                f"often each word occurs): {self.sets} sets of each person's prior data to learn from and of their "
+                f"often each word occurs): {self.sets} sets of each user's prior data to learn from and of their "
                 f"private data to name. One example gives average precision {format_measured(points[0].measured)}; "
                 f"{points[-1].label} {format_measured(points[-1].measured)}; an update {format_measured(updates)}. "
                 + (
@@ -145,7 +145,7 @@ class RawData(SingleAttackAnalysis):
 
 
 def prepare_first(plan: Plan) -> Prepared:
-    """The people of the first seed."""
+    """The users of the first seed."""
     return prepare(plan.dataset, plan.population, plan.seeds[0])
 
 
@@ -176,12 +176,12 @@ def kept(path: Path, seed: int) -> AttackResult:
 
 
 def record(prepared: Prepared, run: Run, size: int, sets: int) -> None:
-    """Write a run in which every device sends means of its own examples."""
-    members = devices(prepared.shares, run.seed)
+    """Write a run in which every client sends means of its own examples."""
+    clients = make_clients(prepared.shares, run.seed)
     users = tuple(share.user.id for share in prepared.shares)
     Truth(
         users=users,
-        device_user={device.id: device.user for device in members},
+        client_user={client.id: client.user for client in clients},
         attributes={user: {} for user in users},
     ).save(run.folder / "truth")
     Prior(
@@ -191,8 +191,8 @@ def record(prepared: Prepared, run: Run, size: int, sets: int) -> None:
         outputs=prepared.outputs,
     ).save(run.folder / "prior")
     raw = Raw(prepared)
-    drawn = [draw(len(device.data), size, sets, rng_for(run.seed, "sets", device.id)) for device in members]
-    width = raw.rows(members[0].data.take([0])).shape[1]
+    drawn = [draw(len(client.data), size, sets, rng_for(run.seed, "sets", client.id)) for client in clients]
+    width = raw.rows(clients[0].data.take([0])).shape[1]
     rounds = max(map(len, drawn))
     header = Header(
         fingerprint=run.fingerprint,
@@ -200,8 +200,8 @@ def record(prepared: Prepared, run: Run, size: int, sets: int) -> None:
         task=prepared.task,
         model="raw data",
         layout=(Layer("raw", (("mean", (width,)),)),),
-        devices=tuple(device.id for device in members),
-        shadow=tuple(device.shadow for device in members),
+        clients=tuple(client.id for client in clients),
+        shadow=tuple(client.shadow for client in clients),
     )
     writer = TraceWriter.open(run.folder / "trace", header)
     nothing = {"raw": np.zeros(width, dtype=np.float32)}
@@ -210,11 +210,11 @@ def record(prepared: Prepared, run: Run, size: int, sets: int) -> None:
         here = [place for place, chosen in enumerate(drawn) if len(chosen) > number]
         # As in a federation, the order says nothing about who sent what.
         present = rng_for(run.seed, "order", number).permutation(np.asarray(here, dtype=np.int64))
-        means = [raw.rows(members[place].data.take(drawn[place][number])).mean(axis=0) for place in present]
+        means = [raw.rows(clients[place].data.take(drawn[place][number])).mean(axis=0) for place in present]
         writer.append(
             Round(
                 number=number + 1,
-                participants=present,
+                clients=present,
                 sizes=np.full(len(present), size, dtype=np.int64),
                 updates={"raw": np.stack(means)},
                 aggregate=nothing,
@@ -224,7 +224,7 @@ def record(prepared: Prepared, run: Run, size: int, sets: int) -> None:
 
 
 def draw(count: int, size: int, sets: int, rng: np.random.Generator) -> list[IntArray]:
-    """Which of a device's examples each set holds; no example twice in one, and no single example twice at all.
+    """Which of a client's examples each set holds; no example twice in one, and no single example twice at all.
 
     >>> [len(rows) for rows in draw(6, 4, 3, rng_for(0))], len(draw(6, 1, 20, rng_for(0)))
     ([4, 4, 4], 6)

@@ -1,4 +1,4 @@
-"""What do the pictures behind a client's updates look like, and how near are they to its data?"""
+"""What do the images behind a client's updates look like, and how near are they to its data?"""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fedleak.attacks.reconstruct.representatives import Inversion, Representativ
 from fedleak.attacks.shadow import model_of
 from fedleak.core import FloatArray, rng_for
 from fedleak.errors import AttackError
-from fedleak.federation.federation import devices
+from fedleak.federation.federation import make_clients
 from fedleak.pipeline import stages
 from fedleak.pipeline.runs import Run, runs
 from fedleak.pipeline.stages import Progress
@@ -45,13 +45,13 @@ class RepresentativesLook(Inversion):
     """Seek the representatives of every client in some rounds, and compare them with the client's own data.
 
     Likeness is the correlation of pixels, of each class's representative with the mean of the client's examples of that
-    class (Song et al., 2020, show pictures only). Beside it stands the same with another client's mean of the class,
+    class (Song et al., 2020, show images only). Beside it stands the same with another client's mean of the class,
     drawn by lot among those who have it: what exceeds that is about the client and not about the class.
     """
 
     name: ClassVar[str] = "representatives"
     summary: ClassVar[str] = (
-        "What do the pictures behind a client's updates look like, and how near are they to its data?"
+        "What do the images behind a client's updates look like, and how near are they to its data?"
     )
 
     rounds: Annotated[
@@ -61,10 +61,10 @@ class RepresentativesLook(Inversion):
         bool,
         Meta(description="start from what the last round looked at showed of the client, as who can link updates may"),
     ] = False
-    shown: Annotated[int, Meta(ge=0, le=10, description="clients whose pictures are drawn in the local report")] = 3
+    shown: Annotated[int, Meta(ge=0, le=10, description="clients whose images are drawn in the local report")] = 3
 
     def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
-        """Numbers over the rounds with intervals by client, and pictures of the first seed's last round."""
+        """Numbers over the rounds with intervals by client, and images of the first seed's last round."""
         varied = vary(plan, attacks=plan.attacks, games=plan.games)
         stages.train(varied, out, progress, jobs)
         every = runs(varied, out)
@@ -74,7 +74,7 @@ class RepresentativesLook(Inversion):
             raise AttackError(f"analysis '{self.name}': round {max(wanted)} is asked for, and the run has {last}")
         progress.stage("Seeking representatives", len(every) * len(wanted))
         values: dict[tuple[int, str], list[npt.NDArray[np.float64]]] = {}
-        pictures: list[Figure] = []
+        images: list[Figure] = []
         for run in every:
             held = _held(plan, run)
             earlier: dict[str, FloatArray] = {}
@@ -83,7 +83,7 @@ class RepresentativesLook(Inversion):
                 for measure, row in self._measured(found, [held[name] for name in owners], run, at).items():
                     values.setdefault((at, measure), []).append(row)
                 if run is every[0] and at == wanted[0]:
-                    pictures = self._pictures(found, [held[name] for name in owners])
+                    images = self._images(found, [held[name] for name in owners])
                 progress.tick(1)
         rows: list[list[str | float | None]] = []
         lines = {measure: Series(name=measure, x=[], y=[], low=[], high=[]) for measure in _MEASURES}
@@ -108,9 +108,9 @@ class RepresentativesLook(Inversion):
         )
         return Analysis(
             name=self.name,
-            title="What do the pictures behind a client's updates look like?",
+            title="What do the images behind a client's updates look like?",
             text=(
-                "For every update, pictures are sought that would have moved the shared model as the client's data "
+                "For every update, images are sought that would have moved the shared model as the client's data "
                 "did. "
                 "The error says how far the update that they make is from the client's (0: the same; 1.41: nothing in "
                 "common). Likeness is the correlation of their pixels with the mean of the client's own examples of "
@@ -118,7 +118,7 @@ class RepresentativesLook(Inversion):
             ),
             columns=_COLUMNS,
             rows=rows,
-            figures=[figure, *pictures],
+            figures=[figure, *images],
         )
 
     def _found(self, run: Run, at: int, earlier: dict[str, FloatArray]) -> tuple[RepresentativeSet, list[str]]:
@@ -126,11 +126,11 @@ class RepresentativesLook(Inversion):
         view, trace = View(run.folder / "trace", ANONYMOUS_SERVER), Trace.open(run.folder / "trace")
         shape = tuple(view.settings["input_shape"])
         if len(shape) != 3:
-            raise AttackError(f"analysis '{self.name}' looks for pictures, and the examples here have shape {shape}")
+            raise AttackError(f"analysis '{self.name}' looks for images, and the examples here have shape {shape}")
         model = model_of(view)
         rows = np.flatnonzero(view.updates.round == at)
         updates = {layer.name: np.asarray(view.updates.layer(layer.name)[rows]) for layer in model.layout}
-        owners = [trace.header.devices[int(device)] for device in np.asarray(trace.device)[rows]]
+        owners = [trace.header.clients[int(client)] for client in np.asarray(trace.client)[rows]]
         classes = int(view.settings["outputs"])
         nothing = np.zeros((classes, *shape), dtype=np.float32)
         found = representatives(
@@ -167,7 +167,7 @@ class RepresentativesLook(Inversion):
             table[:, client] = [np.mean(part) if part else np.nan for part in scores]
         return dict(zip(_MEASURES, [found.error, *table], strict=True))
 
-    def _pictures(self, found: RepresentativeSet, held: Sequence[Examples]) -> list[Figure]:
+    def _images(self, found: RepresentativeSet, held: Sequence[Examples]) -> list[Figure]:
         """Some clients' representatives above the means of their data, as they are; for the owner's report only."""
         figures = []
         for client in range(min(self.shown, len(held))):
@@ -197,9 +197,9 @@ class RepresentativesLook(Inversion):
 
 
 def _held(plan: Plan, run: Run) -> dict[str, Examples]:
-    """What every device trained on; the auditor's own look, which an attack never has."""
+    """What every client trained on; the auditor's own look, which an attack never has."""
     prepared = prepare(plan.dataset, plan.population, run.seed)
-    return {device.id: device.data for device in devices(prepared.shares, run.seed)}
+    return {client.id: client.data for client in make_clients(prepared.shares, run.seed)}
 
 
 def _of(data: Examples, label: int) -> FloatArray:
@@ -207,7 +207,7 @@ def _of(data: Examples, label: int) -> FloatArray:
 
 
 def _alike(one: FloatArray, other: FloatArray) -> float:
-    """The correlation of two pictures; 0 where one of them shows nothing."""
+    """The correlation of two images; 0 where one of them shows nothing."""
     a, b = one.ravel() - one.mean(), other.ravel() - other.mean()
     size = float(np.linalg.norm(a) * np.linalg.norm(b))
     return float(a @ b) / size if size > 0 else 0.0

@@ -69,7 +69,7 @@ class Rounds(SingleAttackAnalysis):
         flat = [cell for row in grid for cell in row if cell is not None]
         if not flat:
             raise PlanError(
-                f"analysis 'rounds': no range of {rounds // self.ranges} rounds has updates of two people; choose "
+                f"analysis 'rounds': no range of {rounds // self.ranges} rounds has updates of two users; choose "
                 "fewer with --set ranges=N, or train longer"
             )
         same = [row[i] for i, row in enumerate(grid) if row[i] is not None]
@@ -113,7 +113,7 @@ class Rounds(SingleAttackAnalysis):
         parts = []
         for claims, rounds in zip(plays, when, strict=True):
             kept = (rounds >= span[0]) & (rounds <= span[1])
-            if len(np.unique(claims.right[kept])) > 1:  # of fewer people identities cannot be permuted
+            if len(np.unique(claims.right[kept])) > 1:  # of fewer users identities cannot be permuted
                 who = None if claims.who is None else claims.who[kept]
                 parts.append(replace(claims, claims=claims.claims[kept], right=claims.right[kept], who=who))
         return measured(plan, parts) if parts else None

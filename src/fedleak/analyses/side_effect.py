@@ -24,7 +24,7 @@ from fedleak.trace.reader import Trace
 
 __all__ = ["SideEffect"]
 
-_POWERS = {"isolate": "active server", "join": "malicious participant"}
+_POWERS = {"isolate": "active server", "join": "malicious client"}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Do the updates of one person lie together? A map, and a number that does not depend on the map."""
+"""Do the updates of one user lie together? A map, and a number that does not depend on the map."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ __all__ = ["Map"]
 
 @dataclass(frozen=True, kw_only=True)
 class Map:
-    """Draw the updates, and the data, of some people on a map by t-SNE (van der Maaten and Hinton, 2008).
+    """Draw the updates, and the data, of some users on a map by t-SNE (van der Maaten and Hinton, 2008).
 
-    After Figure 11 of the first version of Orekondy et al.; people are drawn by the seed, not picked for a good
-    picture. A map can be read in many ways, so the share of private points whose nearest known neighbour belongs to
-    the same person is given with it.
+    After Figure 11 of the first version of Orekondy et al.; users are drawn by the seed, not picked for a good
+    image. A map can be read in many ways, so the share of private points whose nearest known neighbour belongs to
+    the same user is given with it.
     """
 
     name: ClassVar[str] = "t-sne"
-    summary: ClassVar[str] = "Do the updates of one person lie together?"
+    summary: ClassVar[str] = "Do the updates of one user lie together?"
 
-    users: Annotated[int, Meta(ge=2, description="how many people are drawn")] = 10
-    most: Annotated[int, Meta(ge=2, description="at most this many points of each person and side")] = 30
+    users: Annotated[int, Meta(ge=2, description="how many users are drawn")] = 10
+    most: Annotated[int, Meta(ge=2, description="at most this many points of each user and side")] = 30
     perplexity: Annotated[float, Meta(gt=0, description="how many neighbours a point is laid out by, at most")] = 30.0
     layer: (
         Annotated[str, Meta(description="which layer of the updates; that of the plan's first attack if absent")] | None
     ) = None
 
     def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
-        """A map of the first seed in each space, and how often the nearest neighbour is the same person, over seeds."""
+        """A map of the first seed in each space, and how often the nearest neighbour is the same user, over seeds."""
         varied = vary(plan, attacks=plan.attacks, games=plan.games)
         stages.train(varied, out, progress, jobs)
         every = runs(varied, out)
@@ -69,23 +69,23 @@ class Map:
             name=self.name,
             title=self.summary,
             text=(
-                f"The points of {len(some[0].people)} people, drawn by the seed, are laid out so that near ones stay "
-                "near; each person has prior and private points. The share of private points whose nearest prior point "
-                f"is the same person's, before the layout: {'; '.join(told)}. Layer '{layer}'; distances between "
+                f"The points of {len(some[0].users)} users, drawn by the seed, are laid out so that near ones stay "
+                "near; each user has prior and private points. The share of private points whose nearest prior point "
+                f"is the same user's, before the layout: {'; '.join(told)}. Layer '{layer}'; distances between "
                 f"groups on such a map mean nothing. {closing(plan)}"
             ),
-            columns=["space", "nearest is the same person", "low", "high", "chance", "times chance", "people"],
+            columns=["space", "nearest is the same user", "low", "high", "chance", "times chance", "users"],
             rows=rows,
             figures=figures,
         )
 
     def _drawn(self, points: Points, run: Run, rng: np.random.Generator) -> Points:
         if len(points.present) < 2:
-            raise AttackError("fewer than two people have updates of both devices; train more rounds")
-        # The same people in both spaces, as far as they have sent updates.
-        order = rng_for(run.seed, "t-sne").permutation(len(points.people))
-        people = np.sort(order[np.isin(order, points.present)][: self.users])
-        return points.thinned(self.most, rng, people)
+            raise AttackError("fewer than two users have updates of both clients; train more rounds")
+        # The same users in both spaces, as far as they have sent updates.
+        order = rng_for(run.seed, "t-sne").permutation(len(points.users))
+        users = np.sort(order[np.isin(order, points.present)][: self.users])
+        return points.thinned(self.most, rng, users)
 
     def _map(self, points: Points, run: Run, space: str) -> Figure:
         rows: FloatArray = np.concatenate([points.known, points.private])
@@ -100,8 +100,8 @@ class Map:
             x_label="first coordinate",
             y_label="second coordinate",
             series=[
-                dots(f"{name}, {side}", where[who == person])
-                for person, name in enumerate(points.people)
+                dots(f"{name}, {side}", where[who == user])
+                for user, name in enumerate(points.users)
                 for side, where, who in (
                     ("prior", places[0], points.known_who),
                     ("private", places[1], points.private_who),
@@ -111,13 +111,13 @@ class Map:
 
 
 def nearest(points: Points, run: Run) -> AttackResult:
-    """Answer every private point with the person of the nearest known one, as if it were an attack."""
+    """Answer every private point with the user of the nearest known one, as if it were an attack."""
     distances = cdist(points.private, points.known)
     claims = np.stack(
-        [-distances[:, points.known_who == person].min(axis=1) for person in range(len(points.people))], axis=1
+        [-distances[:, points.known_who == user].min(axis=1) for user in range(len(points.users))], axis=1
     )
     who = points.private_who
-    return AttackResult(run.seed, claims.astype(np.float32), who, points.people, "identify", who, points.people)
+    return AttackResult(run.seed, claims.astype(np.float32), who, points.users, "identify", who, points.users)
 
 
 def row(space: str, found: Measured) -> list[str | float | None]:
@@ -127,5 +127,5 @@ def row(space: str, found: Measured) -> list[str | float | None]:
 
 
 def dots(name: str, places: Sequence[Sequence[float]]) -> Series:
-    """The points of one person's side."""
+    """The points of one user's side."""
     return Series(name=name, x=[float(x) for x, _ in places], y=[float(y) for _, y in places])

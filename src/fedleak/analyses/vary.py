@@ -66,7 +66,7 @@ class Vary:
             own = changed.trained == plan.trained
             folder = out if own else out / "analyses" / self.name / f"{self.key}-{_spelt(value)}"
             tried.append(self._try(changed, value, folder, named, jobs))
-        columns = [self.key, "attack", "metric", "value", "low", "high", "chance", "people", tried[0].metric]
+        columns = [self.key, "attack", "metric", "value", "low", "high", "chance", "users", tried[0].metric]
         return Analysis(
             name=self.name,
             title=f"What if {self.key} were different?",

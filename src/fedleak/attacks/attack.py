@@ -17,7 +17,7 @@ __all__ = ["Attack"]
 class Attack(Protocol):
     """A frozen dataclass of its settings; it never sees the truth and never marks its own work.
 
-    One that trains devices of its own may set `imitates = True`: it is then played once more knowing of the defences.
+    One that trains clients of its own may set `imitates = True`: it is then played once more knowing of the defences.
     """
 
     name: ClassVar[str]

@@ -29,7 +29,7 @@ _FEWEST = 64  # a sketch of fewer numbers compares nothing any more
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """Labelled updates of the adversary's shadow devices, and the anonymous ones it is asked about."""
+    """Labelled updates of the adversary's shadow clients, and the anonymous ones it is asked about."""
 
     known: FloatArray
     who: IntArray  # candidate index of each known update
@@ -47,10 +47,10 @@ def layer_name(view: View, layer: str) -> str:
 
 
 def labelled(view: View) -> IntArray:
-    """The rows of the view's updates that the adversary's own devices sent."""
+    """The rows of the view's updates that the adversary's own clients sent."""
     shadows = np.flatnonzero(view.updates.shadow >= 0)
     if len(shadows) == 0:
-        raise AttackError("no shadow device was selected in any round, so no labelled update exists; train more rounds")
+        raise AttackError("no shadow client was selected in any round, so no labelled update exists; train more rounds")
     return shadows
 
 
@@ -79,7 +79,7 @@ def fitting(view: View, rows: int) -> int:
     dims = view.memory * 2**20 // 2 // 4 // max(1, rows)
     if dims < _FEWEST:
         raise AttackError(
-            f"{view.memory} MB hold only {dims} numbers of each of {rows} updates, too few to tell people apart; "
+            f"{view.memory} MB hold only {dims} numbers of each of {rows} updates, too few to tell users apart; "
             "raise memory ([audit] in the plan)"
         )
     return dims
@@ -108,7 +108,7 @@ def unit(rows: FloatArray) -> FloatArray:
 def fill_missing_candidates(scores: FloatArray, classes: IntArray, options: int) -> FloatArray:
     """Give candidates that no labelled update stands for the lowest score of each question.
 
-    A shadow device may never have been selected; the question about its user must be answered all the same.
+    A shadow client may never have been selected; the question about its user must be answered all the same.
     """
     answers = np.repeat(scores.min(axis=1, keepdims=True), options, axis=1).astype(np.float32)
     answers[:, classes] = scores

@@ -1,4 +1,4 @@
-"""Train the shared model as a device would: what a server can do by itself, on its own machine, with any data."""
+"""Train the shared model as a client would: what a server can do by itself, on its own machine, with any data."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ __all__ = ["Imitation"]
 
 
 class Imitation:
-    """Devices that exist only on the adversary's machine; they take no part in the run and change nothing."""
+    """Clients that exist only on the adversary's machine; they take no part in the run and change nothing."""
 
-    def __init__(self, view: View, devices: Sequence[Examples], seed: int) -> None:
+    def __init__(self, view: View, clients: Sequence[Examples], seed: int) -> None:
         model = model_of(view)
-        self.view, self.seed, self.count = view, seed, len(devices)
-        pool = Pool.of(devices, [f"imitated {i}" for i in range(len(devices))])
-        self.engine = Embedded(model, view.task, settings(view), pool, view.defences, 1, [True] * len(devices))
+        self.view, self.seed, self.count = view, seed, len(clients)
+        pool = Pool.of(clients, [f"imitated {i}" for i in range(len(clients))])
+        self.engine = Embedded(model, view.task, settings(view), pool, view.defences, 1, [True] * len(clients))
 
     def updates(self, round_number: int) -> Params:
-        """What each of them would send in a round: layer -> (devices, size).
+        """What each of them would send in a round: layer -> (clients, size).
 
-        Devices see their examples in an order of the round, not of the device, so that two with the same examples
+        Clients see their examples in an order of the round, not of the client, so that two with the same examples
         send the same.
         """
 

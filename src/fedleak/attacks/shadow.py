@@ -1,8 +1,8 @@
-"""What a server can do without anybody's help: train each person's prior data on the models it sent out.
+"""What a server can do without anybody's help: train each user's prior data on the models it sent out.
 
-A shadow device takes part in few rounds. But whoever has the snapshots can train the same data on any of them, whole
-and in halves: the wholes say what a person's updates look like, the halves how much they depend on which of the
-person's examples are at hand, which is what lies between the data that is known and the data on the device.
+A shadow client takes part in few rounds. But whoever has the snapshots can train the same data on any of them, whole
+and in halves: the wholes say what a user's updates look like, the halves how much they depend on which of the
+user's examples are at hand, which is what lies between the data that is known and the data on the client.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Retrained:
 
 
 def rebuilt(view: View) -> Model | None:
-    """Build the model from what every participant is sent; None where that does not say how.
+    """Build the model from what every client is sent; None where that does not say how.
 
     Code that a trace names is never run: a model of the user's own is not rebuilt, and neither is one that a defence
     changed so that its layers are others.
@@ -79,7 +79,7 @@ def retrain(
 ) -> Retrained:
     """Train every candidate's data on evenly spaced snapshots; each update is reduced before the next snapshot.
 
-    The divisions take turns, so that a half meets several snapshots, as a device does.
+    The divisions take turns, so that a half meets several snapshots, as a client does.
     """
     plan = settings(view)
     rounds = np.unique(np.linspace(1, view.rounds, min(snapshots, view.rounds)).round().astype(np.int64))
@@ -96,9 +96,9 @@ def retrain(
             data += [whole, *(Examples.concat([half, half]) for half in cut[s])]
         parts.append(np.tile([WHOLE, 2 * s, 2 * s + 1], len(prior.examples)))
         rows.append(reduce(_updates(view, model, plan, data, number, seed)))
-    people = np.repeat(np.arange(len(prior.examples)), 3)
+    users = np.repeat(np.arange(len(prior.examples)), 3)
     return Retrained(
-        np.concatenate(rows), np.tile(people, len(rounds)), np.concatenate(parts), np.repeat(rounds, len(people))
+        np.concatenate(rows), np.tile(users, len(rounds)), np.concatenate(parts), np.repeat(rounds, len(users))
     )
 
 
@@ -122,7 +122,7 @@ def _updates(
 def apply_known_defences(
     view: View, rows: Mapping[str, torch.Tensor], rngs: Callable[[str, int], np.random.Generator]
 ) -> dict[str, FloatArray]:
-    """What devices would send of these updates under the defences that the adversary knows of.
+    """What clients would send of these updates under the defences that the adversary knows of.
 
     What diverges on the adversary's machine says nothing, and must not spoil the rest.
     """
@@ -140,7 +140,7 @@ def apply_known_defences(
 
 
 def settings(view: View) -> FederationPlan:
-    """How devices train, as every participant is told."""
+    """How clients train, as every client is told."""
     known = {f.name for f in fields(FederationPlan)}
     table = {key: value for key, value in view.settings.items() if key in known and value is not None}
     return configure(FederationPlan, table, "trace")

@@ -21,7 +21,7 @@ __all__ = ["command"]
 def command(plan: str, full: bool, jobs: int | None) -> int:
     """Measure how each defence of a PLAN changes one round of updates, and test the epsilon that it states.
 
-    Every device trains once, with each defence and without: is what leaves the device another update, and does it still
+    Every client trains once, with each defence and without: is what leaves the client another update, and does it still
     point where the raw one does? Canaries, data made to stand out, then show how much is given away at least. Every
     audit and every sweep does the same by itself.
 

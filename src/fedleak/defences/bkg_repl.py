@@ -1,4 +1,4 @@
-"""Replacing one's own data by other people's."""
+"""Replacing one's own data by other users'."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["BackgroundReplacement"]
 
 @dataclass(frozen=True, kw_only=True)
 class BackgroundReplacement(Defence):
-    """Replace a share of the device's data by background examples (Orekondy et al., 2020, section 7.1)."""
+    """Replace a share of the client's data by background examples (Orekondy et al., 2020, section 7.1)."""
 
     name: ClassVar[str] = "bkg-repl"
-    summary: ClassVar[str] = "each device replaces a part of its own data by public examples of other people"
+    summary: ClassVar[str] = "each client replaces a part of its own data by public examples of other users"
     needs_background: ClassVar[bool] = True
     no_epsilon: ClassVar[str] = "what is left of one's own examples is still trained on as it is"
 
@@ -29,13 +29,13 @@ class BackgroundReplacement(Defence):
         Meta(
             gt=0,
             le=1,
-            description="share of a device's own examples that is replaced; the paper tries 0.25, 0.5, 0.75 and 1, "
-            "at which a device trains on nothing of its own",
+            description="share of a client's own examples that is replaced; the paper tries 0.25, 0.5, 0.75 and 1, "
+            "at which a client trains on nothing of its own",
         ),
     ] = 0.5
 
     def on_data(self, data: Examples, background: Examples | None, rng: np.random.Generator) -> Examples:
-        """As many examples as before, so that the device trains as long and counts as much as before."""
+        """As many examples as before, so that the client trains as long and counts as much as before."""
         count = max(1, round(self.alpha * len(data)))
         kept = np.sort(rng.permutation(len(data))[count:])
         return Examples.concat([data.take(kept), draw(required(background, self.name), count, rng)])

@@ -1,4 +1,4 @@
-"""Differentially private federated averaging: nobody can tell whether a device took part with these data or others."""
+"""Differentially private federated averaging: nobody can tell whether a client took part with these data or others."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from fedleak.federation.privacy import Statement, Training, default_delta, gauss
 
 __all__ = ["DpFedAvg"]
 
-_ADJACENT = "everything that one device holds is exchanged for something else"
+_ADJACENT = "everything that one client holds is exchanged for something else"
 
 
 @dataclass(frozen=True, kw_only=True)
 class DpFedAvg(Defence):
-    """Bound every update and add noise, on the server (McMahan et al., 2018) or on each device.
+    """Bound every update and add noise, on the server (McMahan et al., 2018) or on each client.
 
-    On the server, the noise is measured by what one device can change in the mean. The server itself sees the updates
-    before the noise; only those who see nothing but the shared model are kept from telling. On the devices, each
-    update is noised by what the device could have sent instead, and the server is kept from telling too, at the price
+    On the server, the noise is measured by what one client can change in the mean. The server itself sees the updates
+    before the noise; only those who see nothing but the shared model are kept from telling. On the clients, each
+    update is noised by what the client could have sent instead, and the server is kept from telling too, at the price
     of more noise in the mean.
     """
 
     name: ClassVar[str] = "dp-fedavg"
     summary: ClassVar[str] = (
-        "each device shortens its update, and random noise measured by that length is added, on the device or by the "
+        "each client shortens its update, and random noise measured by that length is added, on the client or by the "
         "server"
     )
 
@@ -48,10 +48,10 @@ class DpFedAvg(Defence):
     ] = 50.0
     where: Annotated[
         Literal["local", "server"],
-        Meta(description="who adds the noise: each device to its update, or the server to their mean"),
+        Meta(description="who adds the noise: each client to its update, or the server to their mean"),
     ] = "local"
     delta: (
-        Annotated[float, Meta(gt=0, lt=1, description="delta of the statement; 1 / devices^1.1 if absent")] | None
+        Annotated[float, Meta(gt=0, lt=1, description="delta of the statement; 1 / clients^1.1 if absent")] | None
     ) = None
 
     def on_update(self, update: Params, rng: np.random.Generator) -> Params:
@@ -60,14 +60,14 @@ class DpFedAvg(Defence):
         return noised(bounded, self.noise * self.clip, rng) if self.where == "local" else bounded
 
     def on_aggregate(self, aggregate: Params, shares: FloatArray, rng: np.random.Generator) -> Params:
-        """Add noise measured by what the device that counts most can change."""
+        """Add noise measured by what the client that counts most can change."""
         if self.where == "local" or not len(shares):
             return aggregate
         return noised(aggregate, self.noise * self.clip * float(shares.max()), rng)
 
     def privacy(self, training: Training) -> Statement:
-        """At the level of devices; what a device can change is twice the clip, from one end to the other."""
-        delta = default_delta(training.devices) if self.delta is None else self.delta
+        """At the level of clients; what a client can change is twice the clip, from one end to the other."""
+        delta = default_delta(training.clients) if self.delta is None else self.delta
         multiplier = self.noise / 2
         if self.where == "local":
             return Statement(
@@ -75,33 +75,33 @@ class DpFedAvg(Defence):
                 epsilon=gaussian(multiplier, training.most, delta),
                 per_round=gaussian(multiplier, 1, delta),
                 delta=delta,
-                unit="device",
+                unit="client",
                 adjacency=_ADJACENT,
-                against="whoever sees what a device sends, the server included",
+                against="whoever sees what a client sends, the server included",
                 how=f"Gaussian mechanism on each update, noise multiplier {self.noise:g}, in at most {training.most} "
-                "rounds with a device; exact composition",
+                "rounds with a client; exact composition",
             )
         if not training.equal:
             return Statement.none(
                 self.name,
-                "updates are weighted by how many examples a device has, which is then itself a secret that no noise "
+                "updates are weighted by how many examples a client has, which is then itself a secret that no noise "
                 'covers; set weighting = "equal" in [federation]',
             )
         hidden = None
         if training.fresh:
-            hidden = without_replacement(training.selected, training.devices, multiplier, training.rounds, delta)
+            hidden = without_replacement(training.selected, training.clients, multiplier, training.rounds, delta)
         return Statement(
             defence=self.name,
             epsilon=gaussian(multiplier, training.most, delta),
             hidden_epsilon=hidden,
             per_round=gaussian(multiplier, 1, delta),
             delta=delta,
-            unit="device",
+            unit="client",
             adjacency=_ADJACENT,
             against="whoever sees only the shared model; the server sees updates before the noise",
             seen="model",
             how=f"Gaussian mechanism on the mean, noise multiplier {self.noise:g}, in at most {training.most} rounds "
-            f"with a device; while it is secret who took part, {training.selected} of {training.devices} devices drawn "
+            f"with a client; while it is secret who took part, {training.selected} of {training.clients} clients drawn "
             f"without replacement in each of {training.rounds} rounds",
         )
 

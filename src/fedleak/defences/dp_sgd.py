@@ -1,4 +1,4 @@
-"""Differentially private stochastic gradient descent on the device: no record shows in what is sent."""
+"""Differentially private stochastic gradient descent on the client: no record shows in what is sent."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class DpSgd(Defence):
 
     name: ClassVar[str] = "dp-sgd"
     summary: ClassVar[str] = (
-        "each device bounds what any one of its examples can change in a training step, and adds noise to the step"
+        "each client bounds what any one of its examples can change in a training step, and adds noise to the step"
     )
     poisson: ClassVar[bool] = True
 
@@ -58,9 +58,9 @@ class DpSgd(Defence):
         return noisy
 
     def privacy(self, training: Training) -> Statement:
-        """At the level of records, for the device that is protected least.
+        """At the level of records, for the client that is protected least.
 
-        Of devices that take as many steps, that is the one with fewest examples: it shows each of them most often.
+        Of clients that take as many steps, that is the one with fewest examples: it shows each of them most often.
         """
         delta = default_delta(sum(training.sizes)) if self.delta is None else self.delta
         fewest: dict[int, int] = {}
@@ -80,11 +80,11 @@ class DpSgd(Defence):
             per_round=bound(1)[0],
             delta=delta,
             unit="record",
-            adjacency="one record more or less among the data of one device",
-            against="whoever sees what a device sends, the server included",
+            adjacency="one record more or less among the data of one client",
+            against="whoever sees what a client sends, the server included",
             how=f"Gaussian mechanism on sums of clipped gradients, noise multiplier {self.noise:g}; examples drawn "
             f"with probability {training.batch} / their number, independently in every step; {training.epochs} "
-            f"pass(es) a round, in at most {training.most} rounds with a device; the device protected least has {size} "
+            f"pass(es) a round, in at most {training.most} rounds with a client; the client protected least has {size} "
             "examples",
         )
 

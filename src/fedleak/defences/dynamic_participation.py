@@ -1,4 +1,4 @@
-"""Devices that come and go."""
+"""Clients that come and go."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ __all__ = ["DynamicParticipation"]
 
 @dataclass(frozen=True, kw_only=True)
 class DynamicParticipation(Defence):
-    """Let devices stay out of rounds, and leave for good after some (Song et al., 2020, section VI, 3).
+    """Let clients stay out of rounds, and leave for good after some (Song et al., 2020, section VI, 3).
 
-    Attacks that follow a device from round to round then have fewer rounds to follow it through; so has the training.
+    Attacks that follow a client from round to round then have fewer rounds to follow it through; so has the training.
     """
 
     name: ClassVar[str] = "dynamic-participation"
     summary: ClassVar[str] = (
-        "devices stay out of some rounds that they are asked to join, or leave for good after a few"
+        "clients stay out of some rounds that they are asked to join, or leave for good after a few"
     )
     no_epsilon: ClassVar[str] = "what is sent in the rounds that are left is sent as it is"
 
     share: Annotated[
-        float, Meta(gt=0, le=1, description="probability with which a device that is selected takes part in a round")
+        float, Meta(gt=0, le=1, description="probability with which a client that is selected takes part in a round")
     ] = 1.0
     at_most: (
-        Annotated[int, Meta(ge=1, description="rounds after which a device never takes part again; no bound if absent")]
+        Annotated[int, Meta(ge=1, description="rounds after which a client never takes part again; no bound if absent")]
         | None
     ) = None
 
     def on_participation(
         self, selected: Sequence[int], past: Sequence[Sequence[int]], rng: np.random.Generator
     ) -> Sequence[int]:
-        """One draw for each device that was asked, whether or not it has left."""
-        willing = [device for device in selected if rng.random() < self.share]
+        """One draw for each client that was asked, whether or not it has left."""
+        willing = [client for client in selected if rng.random() < self.share]
         if self.at_most is None:
             return willing
         limit = self.at_most
-        return [device for device in willing if sum(device in round_ for round_ in past) < limit]
+        return [client for client in willing if sum(client in round_ for round_ in past) < limit]
 
     def most_rounds(self, rounds: int) -> int:
         """The bound, if there is one."""

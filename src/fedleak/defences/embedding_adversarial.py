@@ -27,7 +27,7 @@ class EmbeddingAdversarial(Defence):
 
     name: ClassVar[str] = "embedding-adversarial"
     summary: ClassVar[str] = (
-        "each device also trains on examples whose words were moved a little in the direction that misleads the model "
+        "each client also trains on examples whose words were moved a little in the direction that misleads the model "
         "most"
     )
     places: ClassVar[tuple[str, ...]] = ("embedding",)

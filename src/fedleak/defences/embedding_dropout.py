@@ -22,7 +22,7 @@ class EmbeddingDropout(Defence):
 
     name: ClassVar[str] = "embedding-dropout"
     summary: ClassVar[str] = (
-        "while it trains, each device leaves out at random a part of the numbers that stand for a word or character"
+        "while it trains, each client leaves out at random a part of the numbers that stand for a word or character"
     )
     places: ClassVar[tuple[str, ...]] = ("embedding",)
     no_epsilon: ClassVar[str] = "it leaves out at random, and what is left is learnt from as it is"

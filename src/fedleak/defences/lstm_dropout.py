@@ -25,7 +25,7 @@ class LstmDropout(Defence):
 
     name: ClassVar[str] = "lstm-dropout"
     summary: ClassVar[str] = (
-        "while it trains, each device leaves out at random a part of what its recurrent layers hand on"
+        "while it trains, each client leaves out at random a part of what its recurrent layers hand on"
     )
     places: ClassVar[tuple[str, ...]] = ("lstm",)
     no_epsilon: ClassVar[str] = "it leaves out at random, and what is left is learnt from as it is"

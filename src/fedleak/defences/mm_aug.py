@@ -1,4 +1,4 @@
-"""Mixing in one kind of other people's data."""
+"""Mixing in one kind of other users' data."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ class _Sorted(Examples):
 
 @dataclass(frozen=True, kw_only=True)
 class ModeAugmentation(Defence):
-    """Add background examples of one kind, another for each device (Orekondy et al., 2020, section 7.1).
+    """Add background examples of one kind, another for each client (Orekondy et al., 2020, section 7.1).
 
-    The background is divided by k-means; each device picks one of the clusters at random and takes all that it adds
-    from there. A device then has a false taste of its own, instead of a bit of everybody's.
+    The background is divided by k-means; each client picks one of the clusters at random and takes all that it adds
+    from there. A client then has a false taste of its own, instead of a bit of everybody's.
     """
 
     name: ClassVar[str] = "mm-aug"
     summary: ClassVar[str] = (
-        "each device mixes public examples of one kind, which it picks at random, into its own data before training"
+        "each client mixes public examples of one kind, which it picks at random, into its own data before training"
     )
     needs_background: ClassVar[bool] = True
     no_epsilon: ClassVar[str] = "one's own examples are still trained on as they are, among others"
@@ -64,7 +64,7 @@ class ModeAugmentation(Defence):
     def on_background(
         self, background: Examples, model: Model, settings: FederationPlan, rng: np.random.Generator
     ) -> Examples:
-        """Divide the background, once for all devices: anybody can, since it is public."""
+        """Divide the background, once for all clients: anybody can, since it is public."""
         chosen = self.features or ("tf-idf" if np.issubdtype(background.x.dtype, np.integer) else "raw")
         mode = modes_of(background, self.modes, chosen, model, settings, rng)
         columns: dict[str, Any] = {field.name: getattr(background, field.name) for field in fields(background)}

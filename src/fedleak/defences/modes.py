@@ -75,8 +75,8 @@ def tf_idf(tokens: npt.NDArray[Any]) -> Any:
 def penultimate(model: Model, background: Examples, settings: FederationPlan, rng: np.random.Generator) -> FloatArray:
     """What the shared model, trained on the background first, makes of each example before its last layer.
 
-    The paper takes a network that others had trained on other pictures. Here the background itself teaches the model,
-    which needs nobody's data, and every device comes to the same clusters. For text it is averaged over the words.
+    The paper takes a network that others had trained on other images. Here the background itself teaches the model,
+    which needs nobody's data, and every client comes to the same clusters. For text it is averaged over the words.
     """
     last = model.layout[-1]
     shapes = dict(last.tensors)

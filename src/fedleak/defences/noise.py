@@ -1,4 +1,4 @@
-"""Gaussian noise on the update before it leaves the device."""
+"""Gaussian noise on the update before it leaves the client."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Noise(Defence):
     """
 
     name: ClassVar[str] = "noise"
-    summary: ClassVar[str] = "each device adds random noise to its update before sending it"
+    summary: ClassVar[str] = "each client adds random noise to its update before sending it"
 
     no_epsilon: ClassVar[str] = (
         "without clipping an update can be as large as it likes, so no noise is sure to cover it; dp-fedavg clips"
@@ -41,7 +41,7 @@ class Noise(Defence):
     ] = False
 
     def on_update(self, update: Params, rng: np.random.Generator) -> Params:
-        """Draw the layers' noise in the order of the layers, so that the same device draws the same noise."""
+        """Draw the layers' noise in the order of the layers, so that the same client draws the same noise."""
         return {layer: values + self.draw(values, rng) for layer, values in update.items()}
 
     def draw(self, values: FloatArray, rng: np.random.Generator) -> FloatArray:

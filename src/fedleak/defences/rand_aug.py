@@ -1,4 +1,4 @@
-"""Mixing other people's data into one's own."""
+"""Mixing other users' data into one's own."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["RandomAugmentation"]
 
 @dataclass(frozen=True, kw_only=True)
 class RandomAugmentation(Defence):
-    """Add background examples to the device's data, so that it blends into the crowd (Orekondy et al., 2020, 7.1)."""
+    """Add background examples to the client's data, so that it blends into the crowd (Orekondy et al., 2020, 7.1)."""
 
     name: ClassVar[str] = "rand-aug"
-    summary: ClassVar[str] = "each device mixes public examples of other people into its own data before training"
+    summary: ClassVar[str] = "each client mixes public examples of other users into its own data before training"
     needs_background: ClassVar[bool] = True
     no_epsilon: ClassVar[str] = "one's own examples are still trained on as they are, among others"
 

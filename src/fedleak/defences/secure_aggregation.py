@@ -27,20 +27,20 @@ _WEIGHT = 32  # bits of the fixed-point share that an update counts with
 class SecureAggregation(Defence):
     """Hide each update behind masks that cancel in the sum (Bonawitz et al., 2017).
 
-    Each pair of devices agrees on a seed; one adds the mask that grows from it, the other subtracts it. Each device
+    Each pair of clients agrees on a seed; one adds the mask that grows from it, the other subtracts it. Each client
     adds a mask of its own as well, in case its message arrives late, after the others gave its pairwise seeds away.
     Everything is counted in integers modulo 2^64, so the masks cancel exactly and a masked number is uniform whatever
-    it hides. Of devices that drop out the others reveal the pairwise seeds, of devices that stay their own ones;
+    it hides. Of clients that drop out the others reveal the pairwise seeds, of clients that stay their own ones;
     the server grows these masks again and takes them off the sum. What is recorded of each update is the masked
     integers, scaled to [-1, 1).
 
     The key agreement and the secret sharing of seeds are left out: everybody here follows the protocol. Adversary and
-    devices that it runs itself are taken to keep what the protocol tells them to themselves.
+    clients that it runs itself are taken to keep what the protocol tells them to themselves.
     """
 
     name: ClassVar[str] = "secure-aggregation"
     summary: ClassVar[str] = (
-        "devices hide their updates behind random masks that cancel when they are added up, so that the server learns "
+        "clients hide their updates behind random masks that cancel when they are added up, so that the server learns "
         "only the sum"
     )
     hides: ClassVar[Observation] = Observation.SIZES  # weights are added up behind masks too
@@ -51,11 +51,11 @@ class SecureAggregation(Defence):
         Meta(ge=8, le=40, description="bits after the point of each number; what is finer is cut off"),
     ] = 24
     dropout: Annotated[
-        float, Meta(ge=0, lt=1, description="share of the devices that drop out of a round after masking")
+        float, Meta(ge=0, lt=1, description="share of the clients that drop out of a round after masking")
     ] = 0.0
     threshold: Annotated[
         int,
-        Meta(ge=2, description="fewest devices whose sum is revealed; a round with fewer left is abandoned"),
+        Meta(ge=2, description="fewest clients whose sum is revealed; a round with fewer left is abandoned"),
     ] = 2
 
     def on_aggregation(self, updates: Params, shares: FloatArray, rng: np.random.Generator) -> Added:
@@ -69,11 +69,11 @@ class SecureAggregation(Defence):
         weights = shares.astype(np.float64)
         hidden = np.concatenate(
             [encode(rows * weights[:, None], self.precision, count) for rows in updates.values()]
-            # The weight is summed in secret too: otherwise the server would know how much data each device has.
+            # The weight is summed in secret too: otherwise the server would know how much data each client has.
             + [encode(weights[:, None], _WEIGHT, count)],
             axis=1,
         )
-        # Seeds of pairs (i < j), and of each device by itself.
+        # Seeds of pairs (i < j), and of each client by itself.
         pairs = {(i, j): rng.bytes(_SEED) for j in range(count) for i in range(j)}
         own = [rng.bytes(_SEED) for _ in range(count)]
         width = hidden.shape[1]
@@ -88,8 +88,8 @@ class SecureAggregation(Defence):
             elif arrived[j] and not arrived[i]:
                 left -= mask
         total = masked[arrived].sum(axis=0, dtype=np.uint64) - left
-        for device in np.flatnonzero(arrived).tolist():
-            total -= expand(own[device], width)
+        for client in np.flatnonzero(arrived).tolist():
+            total -= expand(own[client], width)
         weight = float(decode(total[-1:], _WEIGHT)[0])
         seen, aggregate, start = {}, {}, 0
         for name, rows in updates.items():

@@ -1,4 +1,4 @@
-"""A shuffler between devices and server."""
+"""A shuffler between clients and server."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ __all__ = ["Shuffle"]
 class Shuffle(Defence):
     """Send updates through somebody who takes names and order away (Bittau et al., 2017; an anonymity network does).
 
-    It changes nothing that a device computes or sends. It takes away what the server would know besides: which
-    updates come from one device. The trace keeps that for marking answers; no view of a shuffled run shows it. How many
+    It changes nothing that a client computes or sends. It takes away what the server would know besides: which
+    updates come from one client. The trace keeps that for marking answers; no view of a shuffled run shows it. How many
     examples an update stands for still arrives with it, where the server weighs by that.
     """
 
     name: ClassVar[str] = "shuffle"
     summary: ClassVar[str] = (
         "updates pass through somebody who mixes them and removes the senders, so that the server cannot follow a "
-        "device"
+        "client"
     )
     hides: ClassVar[Observation] = Observation.LINKS
     no_epsilon: ClassVar[str] = "it mixes updates that carry no noise; mixing strengthens noise, and replaces none"

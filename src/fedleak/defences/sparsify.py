@@ -18,11 +18,11 @@ __all__ = ["Sparsify"]
 class Sparsify(Defence):
     """Keep the largest changes of an update and send zeros for the rest (Shokri and Shmatikov, 2015; top-k).
 
-    What is left out is lost: nothing is carried over to the next round, in which the device may not take part.
+    What is left out is lost: nothing is carried over to the next round, in which the client may not take part.
     """
 
     name: ClassVar[str] = "sparsify"
-    summary: ClassVar[str] = "each device sends only the largest changes of its update, and nothing for the rest"
+    summary: ClassVar[str] = "each client sends only the largest changes of its update, and nothing for the rest"
     no_epsilon: ClassVar[str] = "which changes are largest, and how large they are, is sent as it is"
 
     share: Annotated[

@@ -32,7 +32,7 @@ Values = npt.NDArray[np.float64]
 
 _TRIALS = 1000  # with the canary, and as many without
 _LOUD = 1e3  # how far the canary stands out: any clip must bound it
-_MOST_RECORDS = 100  # on a device of the test: what one record does is drowned in more
+_MOST_RECORDS = 100  # on a client of the test: what one record does is drowned in more
 
 
 def shown(inside: Values, outside: Values, delta: float, level: float = 0.95) -> float:
@@ -62,7 +62,7 @@ def shown(inside: Values, outside: Values, delta: float, level: float = 0.95) ->
 
 
 class Tested:
-    """What the canaries of one defence showed, for a round in which a device takes part."""
+    """What the canaries of one defence showed, for a round in which a client takes part."""
 
     def __init__(self, claimed: float, shown: float) -> None:
         self.claimed, self.shown = claimed, shown
@@ -84,13 +84,13 @@ def put_to_the_test(
     inside, outside = (
         _records(defences, once, settings, seed)
         if statement.unit == "record"
-        else _devices(defences, statement, once, seed)
+        else _clients(defences, statement, once, seed)
     )
     return Tested(statement.per_round, shown(inside, outside, statement.delta))
 
 
-def _devices(defences: Sequence[Defence], statement: Statement, training: Training, seed: int) -> tuple[Values, Values]:
-    """One device sends a huge update in one direction, or in the opposite one; the others send nothing."""
+def _clients(defences: Sequence[Defence], statement: Statement, training: Training, seed: int) -> tuple[Values, Values]:
+    """One client sends a huge update in one direction, or in the opposite one; the others send nothing."""
     direction = rng_for(seed, "canary").standard_normal(64).astype(np.float32)
     direction /= np.linalg.norm(direction)
     shares = np.full(training.selected, 1 / training.selected, dtype=np.float32)
@@ -111,7 +111,7 @@ def _devices(defences: Sequence[Defence], statement: Statement, training: Traini
 def _records(
     defences: Sequence[Defence], training: Training, settings: FederationPlan, seed: int
 ) -> tuple[Values, Values]:
-    """Devices with and without one record whose gradient points where no other's does, trained by the real engine."""
+    """Clients with and without one record whose gradient points where no other's does, trained by the real engine."""
     size, rng = training.sizes[0], rng_for(seed, "canary records")
     model = Mlp(hidden=(4,)).build(Signature(Task.CLASSIFY, (5,), 2))
     # The others are blank, and move nothing but the last bias, so that the canary is heard.
@@ -127,12 +127,12 @@ def _records(
     # Little movement: what is asked is what a round gives away, not what a model becomes.
     plan = replace(settings, lr=1e-3, optimizer="sgd", clip=None)
 
-    def updates(devices: list[Examples], guarded: bool) -> Values:
-        pool = Pool.of(devices, [f"canary {n}" for n in range(len(devices))])
+    def updates(clients: list[Examples], guarded: bool) -> Values:
+        pool = Pool.of(clients, [f"canary {n}" for n in range(len(clients))])
         used = defences if guarded else ()
-        engine = Embedded(model, Task.CLASSIFY, plan, pool, used, 1, [guarded] * len(devices))
+        engine = Embedded(model, Task.CLASSIFY, plan, pool, used, 1, [guarded] * len(clients))
         with one_thread():
-            rows = engine.updates(start, range(len(devices)), lambda stage, d: rng_for(seed, stage, len(devices), d))
+            rows = engine.updates(start, range(len(clients)), lambda stage, d: rng_for(seed, stage, len(clients), d))
         return np.concatenate([values.numpy() for values in rows.values()], 1).astype(np.float64)
 
     without = data.take(np.arange(1, size))

@@ -1,4 +1,4 @@
-"""What a defence costs beside accuracy: local steps, and computing time on the devices."""
+"""What a defence costs beside accuracy: local steps, and computing time on the clients."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Clock", "local_steps", "matched_round"]
 
 
 class Clock:
-    """Counts the computing time that devices take, all threads together, and nothing of what is done with a round."""
+    """Counts the computing time that clients take, all threads together, and nothing of what is done with a round."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -29,7 +29,7 @@ class Clock:
         started = time.process_time()
         for done in rounds:
             self.seconds += time.process_time() - started
-            self.updates += len(done.participants)
+            self.updates += len(done.clients)
             yield done
             started = time.process_time()
 
@@ -40,7 +40,7 @@ class Clock:
 
 
 def local_steps(sizes: Sequence[int] | npt.NDArray[np.integer[Any]], settings: FederationPlan) -> IntArray:
-    """How many steps each of these amounts of data takes a device in a round."""
+    """How many steps each of these amounts of data takes a client in a round."""
     return np.array([steps_of(int(size), settings.batch, settings.epochs) for size in sizes], dtype=np.int64)
 
 
@@ -53,13 +53,13 @@ def matched_round(
     """The round after which a run has taken as many local steps as the undefended one can be expected to take at all.
 
     `numbers` and `sizes` are of every update: its round, and how many examples it was trained on; `before` is how many
-    each device has without defences. A device that mixes in other people's data trains longer in each round, and a
+    each client has without defences. A client that mixes in other users' data trains longer in each round, and a
     model may be better for that alone.
     """
     taken = np.bincount(numbers, weights=local_steps(sizes, settings), minlength=settings.rounds + 1)
     selected = max(1, int(settings.fraction * len(before) + 1e-9))
     wanted = settings.rounds * selected * float(local_steps(before, settings).mean())
-    # Devices differ in size, so which of them are drawn decides over a few steps more or less.
+    # Clients differ in size, so which of them are drawn decides over a few steps more or less.
     if taken.sum() <= 1.05 * wanted:
         return settings.rounds
     return int(np.searchsorted(np.cumsum(taken), wanted))

@@ -1,7 +1,7 @@
-"""Federated averaging: devices, selection, the server's step, and the record of each round.
+"""Federated averaging: clients, selection, the server's step, and the record of each round.
 
 Algorithm 1 of Orekondy et al. (Gradient-Leaks, 2020), which is FedAvg (McMahan et al., 2017): each round the server
-sends its model to a random share of the devices, each trains it on its own data, and the server moves by the mean of
+sends its model to a random share of the clients, each trains it on its own data, and the server moves by the mean of
 what they send back, weighted by how many examples each has.
 """
 
@@ -25,18 +25,18 @@ from fedleak.federation.update_pipeline import apply_update_defences, finite
 from fedleak.plan.plan import FederationPlan
 from fedleak.population.population import Examples, Share
 
-__all__ = ["Device", "Round", "devices", "defended", "initial", "train"]
+__all__ = ["Client", "Round", "make_clients", "defended", "initial", "train"]
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
-    """A device in the federation: a pseudonym, and data that belongs to one user."""
+class Client:
+    """A client in the federation: a pseudonym, and data that belongs to one user."""
 
     id: str
     user: UserId
-    shadow: int  # -1: an anonymous device; otherwise the candidate whose prior data the adversary put here
+    shadow: int  # -1: an anonymous client; otherwise the candidate whose prior data the adversary put here
     data: Examples
-    defended: bool = True  # whether the defences act on this device
+    defended: bool = True  # whether the defences act on this client
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,22 +44,22 @@ class Round:
     """Everything that happened in one round; what of it an adversary sees is decided elsewhere."""
 
     number: int  # from 1
-    participants: IntArray  # device indices, in an order that means nothing
+    clients: IntArray  # client indices, in an order that means nothing
     sizes: IntArray  # how many examples each of them trained on
-    updates: Params  # layer -> (participants, size), as the server receives them
+    updates: Params  # layer -> (present, size), as the server receives them
     aggregate: Params  # the weighted mean, by which the server moves
     weights: Params  # the global model after the round
-    dropped: tuple[tuple[str, str], ...] = ()  # (device id, why its update was left out)
+    dropped: tuple[tuple[str, str], ...] = ()  # (client id, why its update was left out)
 
 
-def devices(shares: Sequence[Share], seed: int, *, adaptive: bool = False) -> tuple[Device, ...]:
-    """Give each user an anonymous device with their private data and a shadow device with their prior data.
+def make_clients(shares: Sequence[Share], seed: int, *, adaptive: bool = False) -> tuple[Client, ...]:
+    """Give each user an anonymous client with their private data and a shadow client with their prior data.
 
-    Where nobody has prior data there are no shadow devices. An adaptive adversary lets the defences act on its shadow
-    devices too.
+    Where nobody has prior data there are no shadow clients. An adaptive adversary lets the defences act on its shadow
+    clients too.
 
     All of them train together, as in the paper. Pseudonyms and order are drawn anew, so that neither says whose
-    device it is.
+    client it is.
     """
     rng = rng_for(seed, "devices")
     kinds = 2 if any(len(share.prior) for share in shares) else 1
@@ -70,15 +70,15 @@ def devices(shares: Sequence[Share], seed: int, *, adaptive: bool = False) -> tu
         candidate, is_shadow = divmod(place, kinds)
         share = shares[candidate]
         found.append(
-            Device(name, share.user.id, candidate, share.prior, defended=adaptive)
+            Client(name, share.user.id, candidate, share.prior, defended=adaptive)
             if is_shadow
-            else Device(name, share.user.id, -1, share.private)
+            else Client(name, share.user.id, -1, share.private)
         )
     return tuple(found)
 
 
 def defended(model: Model, defences: Sequence[Defence]) -> Model:
-    """The model that the devices train: the plan's, as the defences change it."""
+    """The model that the clients train: the plan's, as the defences change it."""
     for defence in defences:
         model = defence.on_model(model)
         for place in defence.places:
@@ -97,7 +97,7 @@ def initial(model: Model, seed: int) -> Params:
 
 def train(
     model: Model,
-    devices: Sequence[Device],
+    clients: Sequence[Client],
     settings: FederationPlan,
     defences: Sequence[Defence],
     background: Examples | None,
@@ -112,8 +112,8 @@ def train(
 ) -> Iterator[Round]:
     """Yield the rounds after `start`, which left these weights.
 
-    Every draw is named by round and device, so a resumed run and a run on more workers yield the same bytes.
-    `model` is the plan's: on_model is applied here. A run in which devices are isolated resumes from the models that
+    Every draw is named by round and client, so a resumed run and a run on more workers yield the same bytes.
+    `model` is the plan's: on_model is applied here. A run in which clients are isolated resumes from the models that
     these have by then, too; its updates are recorded like all others, and do not move the shared model.
 
     With `fresh_data` everyone's examples are dealt out again before every round, and so is how many each client has: a
@@ -129,79 +129,79 @@ def train(
         else defence.on_background(background, model, settings, rng_for(seed, "on_background", place))
         for place, defence in enumerate(defences)
     ]
-    data = [_guarded(device, defences, backgrounds, seed) for device in devices]
+    data = [_guarded(client, defences, backgrounds, seed) for client in clients]
     engine = Embedded(
         model,
         task_of(data[0]),
         settings,
-        Pool.of(data, [d.id for d in devices]),
+        Pool.of(data, [d.id for d in clients]),
         defences,
         workers,
-        [d.defended for d in devices],
+        [d.defended for d in clients],
     )
     sizes = engine.pool.sizes
     everything = engine.pool.copy() if fresh_data else None
-    slots = np.arange(len(devices))  # whose place in the pool each device trains on
+    slots = np.arange(len(clients))  # whose place in the pool each client trains on
     isolation = isolation or Isolation(now, tampering.isolated)
     adder = next((defence for defence in defences if defence.overrides("on_aggregation")), None)
     if adder is not None and tampering.isolated:
-        raise PlanError(f"a device cannot be isolated where '{adder.name}' shows nobody's update by itself")
-    alone = np.isin(np.arange(len(devices)), tampering.isolated)
+        raise PlanError(f"a client cannot be isolated where '{adder.name}' shows nobody's update by itself")
+    alone = np.isin(np.arange(len(clients)), tampering.isolated)
     past: list[list[int]] = []
     for _ in range(start):
-        past.append(_select(devices, settings.fraction, defences, past, seed))
+        past.append(_select(clients, settings.fraction, defences, past, seed))
     try:
         for number in range(start + 1, settings.rounds + 1):
-            selected = _select(devices, settings.fraction, defences, past, seed)
+            selected = _select(clients, settings.fraction, defences, past, seed)
             past.append(selected)
             with one_thread():
                 if everything is not None:
                     rng = rng_for(seed, "fresh-data", number)
                     engine.pool.redeal(everything, rng)
-                    slots = rng.permutation(len(devices))
+                    slots = rng.permutation(len(clients))
                     if tampering.newcomer is not None:  # whose data is its own
-                        mine = tampering.newcomer.device
+                        mine = tampering.newcomer.client
                         slots[slots == mine], slots[mine] = slots[mine], mine
                 if tampering.newcomer is not None:
-                    engine.pool.replace(tampering.newcomer.device, tampering.newcomer.data(number, now))
+                    engine.pool.replace(tampering.newcomer.client, tampering.newcomer.data(number, now))
                 rows = _computed(
                     engine,
                     now,
                     isolation,
                     selected,
                     slots,
-                    lambda stage, d, n=number: rng_for(seed, stage, n, devices[d].id),  # type: ignore[misc]
+                    lambda stage, d, n=number: rng_for(seed, stage, n, clients[d].id),  # type: ignore[misc]
                 )
-                ids = [devices[d].id for d in selected]
+                ids = [clients[d].id for d in selected]
                 apply_update_defences(
                     rows,
                     ids,
-                    [devices[d].defended for d in selected],
+                    [clients[d].defended for d in selected],
                     defences,
                     lambda place, row, n=number, of=ids: rng_for(seed, "on_update", place, n, of[row]),  # type: ignore[misc]
                     f"round {number}",
                 )
                 kept, dropped = finite(rows, ids, settings, number)
-                participants = np.array(selected, dtype=np.int64)[kept]
+                present = np.array(selected, dtype=np.int64)[kept]
                 received: Params = {name: row.numpy()[kept] if dropped else row.numpy() for name, row in rows.items()}
                 for place, defence in enumerate(defences):
                     if defence.overrides("on_channel"):
                         received = defence.on_channel(received, rng_for(seed, "on_channel", place, number))
-                together = ~alone[participants]
+                together = ~alone[present]
                 for row in np.flatnonzero(~together):
-                    isolation.move(int(participants[row]), {name: values[row] for name, values in received.items()})
+                    isolation.move(int(present[row]), {name: values[row] for name, values in received.items()})
                 shared = received if together.all() else {name: values[together] for name, values in received.items()}
-                shares = _shares(sizes[slots[participants[together]]], settings)
+                shares = _shares(sizes[slots[present[together]]], settings)
                 if adder is None:
                     aggregate = _mean(shared, shares)
                 else:
                     added = adder.on_aggregation(shared, shares, rng_for(seed, "on_aggregation", number))
                     received, aggregate = added.seen, added.aggregate
-                    lost = [devices[d].id for d in participants[~added.arrived]]
+                    lost = [clients[d].id for d in present[~added.arrived]]
                     dropped = (*dropped, *((name, f"'{adder.name}' lost it on the way") for name in lost))
-                    participants, shares = (
-                        participants[added.arrived],
-                        _shares(sizes[slots[participants[added.arrived]]], settings),
+                    present, shares = (
+                        present[added.arrived],
+                        _shares(sizes[slots[present[added.arrived]]], settings),
                     )
                 for place, defence in enumerate(defences):
                     if defence.overrides("on_aggregate"):
@@ -210,8 +210,8 @@ def train(
             now = {name: now[name] + aggregate[name] for name in now}
             yield Round(
                 number=number,
-                participants=participants,
-                sizes=sizes[slots[participants]],
+                clients=present,
+                sizes=sizes[slots[present]],
                 updates=received,
                 aggregate=aggregate,
                 weights=now,
@@ -224,7 +224,7 @@ def train(
 def _computed(
     engine: Embedded, now: Params, isolation: Isolation, selected: Sequence[int], slots: IntArray, rngs: Rngs
 ) -> dict[str, torch.Tensor]:
-    """What the selected devices make of the models that they are sent: the shared one, or one of their own."""
+    """What the selected clients make of the models that they are sent: the shared one, or one of their own."""
 
     def trained(weights: Params, chosen: Sequence[int]) -> dict[str, torch.Tensor]:
         return engine.updates(weights, slots[chosen].tolist(), rngs)
@@ -240,34 +240,34 @@ def _computed(
 
 
 def _guarded(
-    device: Device, defences: Sequence[Defence], backgrounds: Sequence[Examples | None], seed: int
+    client: Client, defences: Sequence[Defence], backgrounds: Sequence[Examples | None], seed: int
 ) -> Examples:
-    data = device.data
-    if not device.defended:
+    data = client.data
+    if not client.defended:
         return data
     for place, defence in enumerate(defences):
         if defence.overrides("on_data"):
-            data = defence.on_data(data, backgrounds[place], rng_for(seed, "on_data", place, device.id))
+            data = defence.on_data(data, backgrounds[place], rng_for(seed, "on_data", place, client.id))
     return data
 
 
 def _select(
-    devices: Sequence[Device],
+    clients: Sequence[Client],
     fraction: float,
     defences: Sequence[Defence],
     past: Sequence[Sequence[int]],
     seed: int,
 ) -> list[int]:
-    """Draw M = max(1, floor(C K)) devices; the tiny term forgives products such as 0.29 * 100 = 28.999..."""
+    """Draw M = max(1, floor(C K)) clients; the tiny term forgives products such as 0.29 * 100 = 28.999..."""
     number = len(past) + 1
-    wanted = max(1, int(fraction * len(devices) + 1e-9))
-    selected: list[int] = rng_for(seed, "select", number).choice(len(devices), wanted, replace=False).tolist()
+    wanted = max(1, int(fraction * len(clients) + 1e-9))
+    selected: list[int] = rng_for(seed, "select", number).choice(len(clients), wanted, replace=False).tolist()
     for place, defence in enumerate(defences):
         if defence.overrides("on_participation"):
             rng = rng_for(seed, "on_participation", place, number)
-            asked = [d for d in selected if devices[d].defended]
+            asked = [d for d in selected if clients[d].defended]
             given = list(defence.on_participation(asked, past, rng))
-            stay = {*given, *(d for d in selected if not devices[d].defended)}
+            stay = {*given, *(d for d in selected if not clients[d].defended)}
             # In the order in which they were drawn: it must not show who defends themselves.
             selected = [d for d in selected if d in stay] + [d for d in given if d not in selected]
     return selected

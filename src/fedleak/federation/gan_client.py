@@ -1,4 +1,4 @@
-"""A malicious participant with a GAN (Hitaj, Ateniese and Perez-Cruz, "Deep models under the GAN", CCS 2017)."""
+"""A malicious client with a GAN (Hitaj, Ateniese and Perez-Cruz, "Deep models under the GAN", CCS 2017)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ClassGan:
     def __init__(self, model: Model, shape: tuple[int, ...], classes: int, plan: JoinPlan, seed: int) -> None:
         if len(shape) != 3:
             raise PlanError(
-                f"[join]: the examples have shape {shape}; the malicious participant generates pictures (channel, "
+                f"[join]: the examples have shape {shape}; the malicious client generates images (channel, "
                 "height, width), so this needs a data set of images"
             )
         self.model, self.classes, self.plan, self.seed = model, classes, plan, seed
@@ -48,7 +48,7 @@ class ClassGan:
                 self.adam.step()
 
     def draw(self, count: int, rng: np.random.Generator) -> Examples:
-        """Pictures of all classes in turn, with the classes that they are meant to show."""
+        """Images of all classes in turn, with the classes that they are meant to show."""
         wanted = torch.arange(count) % self.classes
         with one_thread(), torch.no_grad():
             x = self.generator.draw(wanted, rng).numpy()
@@ -56,17 +56,17 @@ class ClassGan:
 
 
 class Joined:
-    """The device: generated pictures as examples of a class that nobody has, beside honest ones."""
+    """The client: generated images as examples of a class that nobody has, beside honest ones."""
 
-    def __init__(self, gan: ClassGan, device: int, background: Examples | None) -> None:
+    def __init__(self, gan: ClassGan, client: int, background: Examples | None) -> None:
         plan = gan.plan
         available = 0 if background is None else len(background)
         if available < plan.own:
             raise PlanError(
-                f"[join] own = {plan.own}: the adversary's device has pictures of the auxiliary set too, and the "
+                f"[join] own = {plan.own}: the adversary's client has images of the auxiliary set too, and the "
                 f"data set brings {available}; lower own, or take a data set with background data"
             )
-        self.gan, self.device = gan, device
+        self.gan, self.client = gan, client
         self.honest: Examples | None = None
         if background is not None and plan.own:
             drawn = background.take(rng_for(gan.seed, "own").choice(available, plan.own, replace=False))

@@ -11,11 +11,11 @@ from torch import nn
 __all__ = ["Generator", "NOISE", "sides"]
 
 NOISE = 100
-_SMALLEST = 4  # side of the map from which pictures are unfolded; 3 for the 28 pixels of MNIST
+_SMALLEST = 4  # side of the map from which images are unfolded; 3 for the 28 pixels of MNIST
 
 
 class Generator(nn.Module):
-    """Noise, category and identity to a picture with values in [0, 1], by deconvolutions of 5x5 with a stride of 2.
+    """Noise, category and identity to an image with values in [0, 1], by deconvolutions of 5x5 with a stride of 2.
 
     The tables' embedding squeezes noise, category and identity, one after another, to 100 numbers. The category is
     given as one of so many, not as one number: a 9 is not three times a 3. The AC-GAN's own code, which the tables
@@ -28,7 +28,7 @@ class Generator(nn.Module):
         channels, height, across = shape
         steps = sides(height), sides(across)
         deep = len(steps[0]) - 1
-        # 384, 192, 96 before the picture of MNIST, 512, 256, 128, 64 before that of AT&T.
+        # 384, 192, 96 before the image of MNIST, 512, 256, 128, 64 before that of AT&T.
         top = 384 if deep <= 3 else 512
         planes = [max(2, round(top * width / 2**n)) for n in range(deep)] + [channels]
         self.start = (planes[0], steps[0][0], steps[1][0])
@@ -58,18 +58,18 @@ class Generator(nn.Module):
         """(n, 100), (n,), (n,) to (n, channels, height, width); identity is 1 for the victim and 0 for others."""
         labels = torch.nn.functional.one_hot(category, self.classes).to(noise.dtype)
         mixed = self.embedding(torch.cat([noise, labels, identity[:, None].to(noise.dtype)], dim=1))
-        pictures: torch.Tensor = self.unfold(torch.relu(self.first(mixed)).view(-1, *self.start))
-        return (pictures + 1) / 2
+        images: torch.Tensor = self.unfold(torch.relu(self.first(mixed)).view(-1, *self.start))
+        return (images + 1) / 2
 
     def draw(self, category: torch.Tensor, rng: np.random.Generator, victim: bool = True) -> torch.Tensor:
-        """Pictures of these categories, from fresh noise."""
+        """Images of these categories, from fresh noise."""
         noise = torch.from_numpy(rng.normal(size=(len(category), NOISE)).astype(np.float32))
         made: torch.Tensor = self(noise, category, torch.full_like(category, int(victim)))
         return made
 
 
 def sides(side: int) -> list[int]:
-    """The sides of the maps from the first to the picture, each about twice the one before.
+    """The sides of the maps from the first to the image, each about twice the one before.
 
     >>> sides(28), sides(64), sides(8)
     ([3, 7, 14, 28], [4, 8, 16, 32, 64], [2, 4, 8])

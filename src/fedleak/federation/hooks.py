@@ -1,14 +1,14 @@
 """The hooks at which defences (and, declared in the plan, tampering) act on a federation.
 
-- on_background, once: the public examples, before devices draw from them
-- on_data, once per device before the first round: what the device trains on
-- on_model, once: the model that every device trains
-- on_participation, every round: which of the selected devices take part
+- on_background, once: the public examples, before clients draw from them
+- on_data, once per client before the first round: what the client trains on
+- on_model, once: the model that every client trains
+- on_participation, every round: which of the selected clients take part
 - on_loss, every local step: what the clients computed together minimise
 - on_examples, every local step: how much each example counts, given the norm of its gradient
 - on_sum, every local step: the sum of these gradients, before it is divided by the size of a batch
 - on_step, every local step: the gradients of the clients computed together
-- on_update, every update, on the device, before it is sent
+- on_update, every update, on the client, before it is sent
 - on_channel, every round: what of the updates reaches the server, and in which form
 - on_aggregation, every round: how the updates are added up, and what the server sees of each while it does
 - on_aggregate, every round: the mean by which the server moves
@@ -42,9 +42,9 @@ Loss: TypeAlias = Callable[[ActivationHooks], torch.Tensor]
 class Added:
     """The updates of a round, added up."""
 
-    seen: Params  # layer -> (participants, size): what the server sees of each
+    seen: Params  # layer -> (clients, size): what the server sees of each
     aggregate: Params  # the weighted mean
-    arrived: npt.NDArray[np.bool_]  # by participant; whoever did not arrive is in neither
+    arrived: npt.NDArray[np.bool_]  # by client; whoever did not arrive is in neither
 
 
 def hidden(defences: Sequence[Defence]) -> Observation:
@@ -55,12 +55,12 @@ def hidden(defences: Sequence[Defence]) -> Observation:
 class Defence:
     """Base of every defence: each hook leaves things as they are; a defence overrides the ones it needs.
 
-    A defence is a frozen dataclass of its settings. Randomness is passed in, one generator per device, so that a
+    A defence is a frozen dataclass of its settings. Randomness is passed in, one generator per client, so that a
     resumed run draws the same numbers.
     """
 
     name: ClassVar[str]
-    summary: ClassVar[str]  # one sentence for the report: what the device or the server does differently
+    summary: ClassVar[str]  # one sentence for the report: what the client or the server does differently
     needs_background: ClassVar[bool] = False
     places: ClassVar[tuple[str, ...]] = ()  # of the model, at which it acts; a model without them is refused
     hides: ClassVar[Observation] = Observation.NONE  # what nobody sees any more of a run with this defence
@@ -70,21 +70,21 @@ class Defence:
     def on_background(
         self, background: Examples, model: Model, settings: FederationPlan, rng: np.random.Generator
     ) -> Examples:
-        """Prepare the background, once for all devices; `on_data` is given what is returned."""
+        """Prepare the background, once for all clients; `on_data` is given what is returned."""
         return background
 
     def on_data(self, data: Examples, background: Examples | None, rng: np.random.Generator) -> Examples:
-        """Change what a device trains on."""
+        """Change what a client trains on."""
         return data
 
     def on_model(self, model: Model) -> Model:
-        """Change the model that every device trains."""
+        """Change the model that every client trains."""
         return model
 
     def on_participation(
         self, selected: Sequence[int], past: Sequence[Sequence[int]], rng: np.random.Generator
     ) -> Sequence[int]:
-        """Change which of the selected devices (by index) take part; `past` says who did in the rounds before."""
+        """Change which of the selected clients (by index) take part; `past` says who did in the rounds before."""
         return selected
 
     def on_loss(self, loss: Loss, rngs: Sequence[np.random.Generator]) -> Loss:
@@ -104,7 +104,7 @@ class Defence:
         return gradients
 
     def on_update(self, update: Params, rng: np.random.Generator) -> Params:
-        """Change one client's update on the device."""
+        """Change one client's update on the client."""
         return update
 
     def on_channel(self, updates: Params, rng: np.random.Generator) -> Params:
@@ -120,7 +120,7 @@ class Defence:
         return aggregate
 
     def most_rounds(self, rounds: int) -> int:
-        """In how many of so many rounds a device takes part at most."""
+        """In how many of so many rounds a client takes part at most."""
         return rounds
 
     def privacy(self, training: Training) -> Statement:

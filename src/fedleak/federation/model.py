@@ -74,7 +74,7 @@ class Stochastic(Protocol):
 
 @runtime_checkable
 class Convolutional(Protocol):
-    """A model that looks at pictures through convolutions, whose maps can be had before they are flattened."""
+    """A model that looks at images through convolutions, whose maps can be had before they are flattened."""
 
     def features(self, weights: Tensors, x: torch.Tensor) -> torch.Tensor:
         """What the last convolution gives: (clients, batch, channels, height, width)."""

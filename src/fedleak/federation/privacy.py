@@ -1,8 +1,8 @@
 """Differential privacy: what a defence states about a run, and the accountant behind it.
 
-A statement says who is protected (a record, or everything a device holds), against whom, and how well: the epsilon of
-(epsilon, delta)-differential privacy (Dwork and Roth, 2014), for a round in which a device takes part and for the
-whole run. Only what was really done counts: how devices and examples were sampled, and in how many rounds.
+A statement says who is protected (a record, or everything a client holds), against whom, and how well: the epsilon of
+(epsilon, delta)-differential privacy (Dwork and Roth, 2014), for a round in which a client takes part and for the
+whole run. Only what was really done counts: how clients and examples were sampled, and in how many rounds.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
 # Whole orders only: the sums for others converge slowly, or not at all, where batches are large.
 _ORDERS = (*range(2, 65), 72, 80, 96, 128, 192, 256, 512, 1024)
 
-Unit: TypeAlias = Literal["record", "device"]
+Unit: TypeAlias = Literal["record", "client"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class Statement:
     defence: str
     epsilon: float | None = None  # whole run
     hidden_epsilon: float | None = None  # whole run, while it is secret who took part; None where that does not help
-    per_round: float | None = None  # a round in which the device takes part
+    per_round: float | None = None  # a round in which the client takes part
     delta: float | None = None
     unit: Unit | None = None
     adjacency: str = ""  # which two runs cannot be told apart
@@ -72,14 +72,14 @@ class Training:
     """What an accountant needs to know about a run."""
 
     rounds: int
-    most: int  # rounds in which any one device takes part, at most
-    devices: int
+    most: int  # rounds in which any one client takes part, at most
+    clients: int
     selected: int  # in each round
-    fresh: bool  # every round draws its devices anew, whatever was drawn before
+    fresh: bool  # every round draws its clients anew, whatever was drawn before
     equal: bool  # updates are averaged equally
     epochs: int
     batch: int
-    sizes: tuple[int, ...]  # examples that each device trains on
+    sizes: tuple[int, ...]  # examples that each client trains on
 
 
 class _Stating(Protocol):
@@ -91,7 +91,7 @@ class _Stating(Protocol):
 def training(
     defences: Sequence[_Stating],
     plan: FederationPlan,
-    devices: int,
+    clients: int,
     examples: Sequence[int],
     *,
     taken: int | None = None,
@@ -101,8 +101,8 @@ def training(
     return Training(
         rounds=plan.rounds,
         most=allowed if taken is None else min(allowed, taken),
-        devices=devices,
-        selected=max(1, int(plan.fraction * devices + 1e-9)),
+        clients=clients,
+        selected=max(1, int(plan.fraction * clients + 1e-9)),
         fresh=allowed == plan.rounds,
         equal=plan.weighting == "equal",
         epochs=plan.epochs,
@@ -114,23 +114,23 @@ def training(
 def statements(
     defences: Sequence[_Stating],
     plan: FederationPlan,
-    devices: int,
+    clients: int,
     examples: Sequence[int],
     *,
     taken: int | None = None,
 ) -> tuple[Statement, ...]:
     """What each defence of a run states.
 
-    `devices` are all that could be selected and `examples` what each of them trains on. `taken` is in how many rounds
-    the busiest device took part, if the run is over: who is selected does not depend on anybody's data, so counting
+    `clients` are all that could be selected and `examples` what each of them trains on. `taken` is in how many rounds
+    the busiest client took part, if the run is over: who is selected does not depend on anybody's data, so counting
     it afterwards gives nothing away and states the run as it was. Beforehand it could be all of them.
     """
-    known = training(defences, plan, devices, examples, taken=taken)
+    known = training(defences, plan, clients, examples, taken=taken)
     return tuple(defence.privacy(known) for defence in defences)
 
 
 def default_delta(count: int) -> float:
-    """Well below one in so many people or records; with 1/count, publishing somebody's data outright would do.
+    """Well below one in so many users or records; with 1/count, publishing somebody's data outright would do.
 
     >>> default_delta(1000) < 1 / 1000
     True

@@ -1,8 +1,8 @@
 """What an adversary does to a federation where the plan grants it the power, and the federation's side of it.
 
-- Isolation (Song et al., 2020, section V-D): a device is given a model that only its own updates move. It starts as the
+- Isolation (Song et al., 2020, section V-D): a client is given a model that only its own updates move. It starts as the
   shared model does; the shared model goes on without it.
-- Joining: a device of the adversary's own, whose data is made anew each round from the shared model
+- Joining: a client of the adversary's own, whose data is made anew each round from the shared model
   (`fedleak.federation.gan_client` has the one of Hitaj et al., 2017).
 """
 
@@ -23,9 +23,9 @@ __all__ = ["Isolation", "Newcomer", "NOTHING", "Tampering", "victims"]
 
 
 class Newcomer(Protocol):
-    """A device of the adversary's: which one, and what it trains on in a round that starts from these weights."""
+    """A client of the adversary's: which one, and what it trains on in a round that starts from these weights."""
 
-    device: int
+    client: int
 
     def data(self, round_number: int, weights: Params) -> Examples:
         """As many examples every round; the rounds come in order, from the first."""
@@ -33,22 +33,22 @@ class Newcomer(Protocol):
 
 
 class Isolation:
-    """The models of isolated devices: initial weights, and all that the device has sent, added up."""
+    """The models of isolated clients: initial weights, and all that the client has sent, added up."""
 
-    def __init__(self, start: Params, devices: Iterable[int]) -> None:
-        self.models: dict[int, Params] = {device: start for device in devices}
+    def __init__(self, start: Params, clients: Iterable[int]) -> None:
+        self.models: dict[int, Params] = {client: start for client in clients}
 
-    def move(self, device: int, update: Params) -> None:
+    def move(self, client: int, update: Params) -> None:
         """The isolated model moves by the whole update: the mean over a federation of one."""
-        model = self.models[device]
-        self.models[device] = {name: model[name] + update[name] for name in model}
+        model = self.models[client]
+        self.models[client] = {name: model[name] + update[name] for name in model}
 
 
 @dataclass(frozen=True, slots=True)
 class Tampering:
     """Everything that is done to one run; nothing, where the plan grants no power."""
 
-    isolated: tuple[int, ...] = ()  # device indices
+    isolated: tuple[int, ...] = ()  # client indices
     newcomer: Newcomer | None = None
 
 
@@ -56,7 +56,7 @@ NOTHING = Tampering()
 
 
 def victims(plan: IsolatePlan, owners: Mapping[str, str], names: Sequence[str], seed: int) -> tuple[int, ...]:
-    """Which devices are isolated: indices into `names`; `owners` says whose each one is."""
+    """Which clients are isolated: indices into `names`; `owners` says whose each one is."""
     if plan.user is not None:
         found = [index for index, name in enumerate(names) if owners.get(name) == plan.user]
         if not found:
@@ -67,7 +67,7 @@ def victims(plan: IsolatePlan, owners: Mapping[str, str], names: Sequence[str], 
         return tuple(found)
     if plan.victims > len(names) - 2:
         raise PlanError(
-            f"[isolate] victims = {plan.victims}: of {len(names)} devices at least two must go on together, or no "
+            f"[isolate] victims = {plan.victims}: of {len(names)} clients at least two must go on together, or no "
             "federation is left; isolate fewer, or take more users"
         )
     drawn = rng_for(seed, "isolate").choice(len(names), plan.victims, replace=False)

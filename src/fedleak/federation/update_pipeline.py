@@ -1,4 +1,4 @@
-"""What leaves the devices: updates as the defences change them, of the right shape and finite."""
+"""What leaves the clients: updates as the defences change them, of the right shape and finite."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fedleak.plan.plan import FederationPlan
 __all__ = ["Draws", "apply_update_defences", "finite"]
 
 Draws: TypeAlias = Callable[[int, int], np.random.Generator]
-"""The generator of the defence at a place for the device in a row."""
+"""The generator of the defence at a place for the client in a row."""
 
 
 def apply_update_defences(
@@ -28,16 +28,16 @@ def apply_update_defences(
     draws: Draws,
     when: str,
 ) -> None:
-    """Write over each update, a row of every layer, what the defences on its device make of it."""
+    """Write over each update, a row of every layer, what the defences on its client make of it."""
     for place, defence in enumerate(defences):
         if not defence.overrides("on_update"):
             continue
-        for row, device in enumerate(ids):
+        for row, client in enumerate(ids):
             if not defended[row]:
                 continue
             update: Params = {name: values[row].numpy() for name, values in rows.items()}
             changed = defence.on_update(update, draws(place, row))
-            _require_fitting(changed, rows, f"{when}: defence '{defence.name}' on device {device}")
+            _require_fitting(changed, rows, f"{when}: defence '{defence.name}' on client {client}")
             for name, values in rows.items():
                 values[row] = torch.from_numpy(np.asarray(changed[name], dtype=np.float32))
 
@@ -64,18 +64,18 @@ def finite(
     if all(bool(values.sum().isfinite()) for values in rows.values()):
         return kept, ()
     reasons = []
-    for row, device in enumerate(ids):
+    for row, client in enumerate(ids):
         broken = [name for name, values in rows.items() if not bool(values[row].isfinite().all())]
         if not broken:
             continue
         what = f"NaN or infinity in {', '.join(broken)}"
         if settings.on_nan == "stop":
             raise TrainingError(
-                f"round {number}: device {device} sent {what}.\n"
+                f"round {number}: client {client} sent {what}.\n"
                 f"  Try a lower lr (now {settings.lr:g}), "
                 + ("a lower clip" if settings.clip else "clip = 1.0")
                 + ', or on_nan = "skip" to go on without such updates   ([federation] in the plan)'
             )
         kept[row] = False
-        reasons.append((device, what))
+        reasons.append((client, what))
     return kept, tuple(reasons)

@@ -178,7 +178,7 @@ def _average(scores: npt.NDArray[Any]) -> float:
 def centralised(model: Model, examples: Examples, settings: FederationPlan, seed: int) -> Params:
     """Train on everyone's data in one place, with the client's own step and as many passes as the federation made.
 
-    It is what the devices could have reached by giving up their data, from the same initial weights.
+    It is what the clients could have reached by giving up their data, from the same initial weights.
     """
     passes = max(1, round(settings.rounds * settings.fraction * settings.epochs))
     start = initial(model, seed)

@@ -1,8 +1,8 @@
 """The `attribute` game: which group does the sender of this update belong to?
 
-Two settings that must not be mixed up (Orekondy et al., 2020, section 6.1.3, has only the first). Where the people are
-known, the adversary has other data of the very people it is asked about, so that finding the person finds the
-attribute. Where they are new, it has learnt from some people and is asked about others: then the attribute itself shows
+Two settings that must not be mixed up (Orekondy et al., 2020, section 6.1.3, has only the first). Where the users are
+known, the adversary has other data of the very users it is asked about, so that finding the user finds the
+attribute. Where they are new, it has learnt from some users and is asked about others: then the attribute itself shows
 in the updates.
 """
 
@@ -30,29 +30,29 @@ __all__ = ["Attribute", "AttributeQuestions", "banded"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttributeQuestions(Questions):
-    """The options are the attribute's values, and the adversary knows them of the people it has data of."""
+    """The options are the attribute's values, and the adversary knows them of the users it has data of."""
 
     labels: IntArray  # (the prior's candidates,): index of each one's value
 
 
 @dataclass(frozen=True, kw_only=True)
 class Attribute(OptionGame):
-    """Ask for an attribute of the person behind an anonymous update; people without it are left out."""
+    """Ask for an attribute of the user behind an anonymous update; users without it are left out."""
 
     name: ClassVar[str] = "attribute"
     summary: ClassVar[str] = "Which group does the sender of this update belong to?"
     metrics: ClassVar[tuple[str, ...]] = ("top1", "ap")
 
-    attribute: Annotated[str, Meta(min_length=1, description="which attribute of the people is asked for")]
-    people: Annotated[
+    attribute: Annotated[str, Meta(min_length=1, description="which attribute of the users is asked for")]
+    users: Annotated[
         Literal["known", "new"],
         Meta(
-            description="known: the adversary has prior data and the attribute of the people it is asked about; new: "
-            "only of others, the people being divided in two"
+            description="known: the adversary has prior data and the attribute of the users it is asked about; new: "
+            "only of others, the users being divided in two"
         ),
     ] = "known"
     train_share: Annotated[
-        float, Meta(gt=0, lt=1, description="new people: the share of each group that the adversary learns from")
+        float, Meta(gt=0, lt=1, description="new users: the share of each group that the adversary learns from")
     ] = 0.5
     bands: Annotated[
         tuple[float, ...],
@@ -60,30 +60,30 @@ class Attribute(OptionGame):
     ] = ()
 
     def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> GameInstance:
-        """Divide the people if they are to be new, and ask about every anonymous update of those asked about."""
+        """Divide the users if they are to be new, and ask about every anonymous update of those asked about."""
         sender, rows = senders(trace, truth, prior), anonymous(trace)
         options, value = self._groups([truth.attributes.get(user, {}) for user in prior.candidates])
         learnt = about = np.flatnonzero(value >= 0)
-        if self.people == "new":
+        if self.users == "new":
             learnt, about = self._divide(options, value, rng)
         rows = rows[np.isin(sender[rows], about)]
         if len(rows) == 0:
-            raise AttackError(f"{trace.folder}: none of the people asked about sent an update; train more rounds")
+            raise AttackError(f"{trace.folder}: none of the users asked about sent an update; train more rounds")
         return GameInstance(
             questions=AttributeQuestions(updates=rows, options=options, labels=value[learnt]),
-            answers=Answers(right=value[sender[rows]], who=sender[rows], people=tuple(map(str, prior.candidates))),
+            answers=Answers(right=value[sender[rows]], who=sender[rows], users=tuple(map(str, prior.candidates))),
             prior=prior.take(learnt),
             shadow=relabel(np.asarray(trace.shadow), learnt, len(prior.candidates)),
         )
 
-    def _groups(self, people: Sequence[Mapping[str, str]]) -> tuple[tuple[str, ...], IntArray]:
-        """The values that occur, and which one everybody has; -1 for people without."""
-        given = [about.get(self.attribute) for about in people]
+    def _groups(self, users: Sequence[Mapping[str, str]]) -> tuple[tuple[str, ...], IntArray]:
+        """The values that occur, and which one everybody has; -1 for users without."""
+        given = [about.get(self.attribute) for about in users]
         if all(value is None for value in given):
-            known = {name for about in people for name in about}
+            known = {name for about in users for name in about}
             raise AttackError(
                 f"nobody has the attribute '{self.attribute}'{did_you_mean(self.attribute, known)}"
-                + ("" if known else "; this data set says nothing about its people")
+                + ("" if known else "; this data set says nothing about its users")
             )
         if self.bands:
             options, value = banded(given, self.bands, self.attribute)
@@ -104,8 +104,8 @@ class Attribute(OptionGame):
             group = rng.permutation(np.flatnonzero(value == index))
             if len(group) < 2:
                 raise AttackError(
-                    f"only one person's '{self.attribute}' is '{option}', so it cannot be learnt from one person "
-                    'and asked of another; take more users, join groups with bands, or set people = "known"'
+                    f"only one user's '{self.attribute}' is '{option}', so it cannot be learnt from one user "
+                    'and asked of another; take more users, join groups with bands, or set users = "known"'
                 )
             count = min(max(1, round(self.train_share * len(group))), len(group) - 1)
             learnt.append(group[:count])

@@ -1,12 +1,12 @@
-"""The `cross-modal` game: does this update come from the person whom these sentences are about?
+"""The `cross-modal` game: does this update come from the user whom these sentences are about?
 
-The devices train on pictures, and all that the adversary has of a person is text (Orekondy et al., 2020, section 6.1.1,
-eq. 7). To learn which update goes with which text it needs people of whom it has both. By default these are people held
+The clients train on images, and all that the adversary has of a user is text (Orekondy et al., 2020, section 6.1.1,
+eq. 7). To learn which update goes with which text it needs users of whom it has both. By default these are users held
 out, about whom nothing is asked. The paper does not say whose updates it learnt from; `learn_from = "everyone"` is the
-reading in which the adversary also runs devices on prior pictures of the very people it is asked about, which is more
+reading in which the adversary also runs clients on prior images of the very users it is asked about, which is more
 than text.
 
-The text is a stand-in: captions by rule of the prior pictures (`fedleak.population.captions`), not people's own words.
+The text is a stand-in: captions by rule of the prior images (`fedleak.population.captions`), not users' own words.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from msgspec import Meta
 from fedleak.core import IntArray, Task
 from fedleak.errors import AttackError
 from fedleak.games.game import Answers, GameInstance, OptionGame, Questions
-from fedleak.games.identify import anonymous, draw_people, relabel, senders
+from fedleak.games.identify import anonymous, draw_users, relabel, senders
 from fedleak.games.match import SAME
 from fedleak.games.pairs import between_sides
 from fedleak.population.captions import describe, tokens
@@ -41,66 +41,66 @@ class Described(Questions):
 
 @dataclass(frozen=True, kw_only=True)
 class CrossModal(OptionGame):
-    """Ask about pairs of an anonymous update and a person's captions, as many that belong together as not."""
+    """Ask about pairs of an anonymous update and a user's captions, as many that belong together as not."""
 
     name: ClassVar[str] = "cross-modal"
-    summary: ClassVar[str] = "Does this update come from the person whom this text is about?"
+    summary: ClassVar[str] = "Does this update come from the user whom this text is about?"
     metrics: ClassVar[tuple[str, ...]] = ("ap", "auc")
 
     learn_from: Annotated[
         Literal["held-out", "everyone"],
         Meta(
-            description="whose labelled updates the attack has beside their text: people whom nothing is asked about, "
+            description="whose labelled updates the attack has beside their text: users whom nothing is asked about, "
             "or also those who are asked about"
         ),
     ] = "held-out"
-    held_out: Annotated[float, Meta(gt=0, lt=1, description="share of the people who serve only to learn from")] = 0.5
-    pairs: Annotated[
-        int, Meta(ge=4, description="at most this many, half of them right, spread evenly over people")
-    ] = 10_000
+    held_out: Annotated[float, Meta(gt=0, lt=1, description="share of the users who serve only to learn from")] = 0.5
+    pairs: Annotated[int, Meta(ge=4, description="at most this many, half of them right, spread evenly over users")] = (
+        10_000
+    )
 
     def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> GameInstance:
         """Turn the prior into text, and pair every anonymous update with its sender and with somebody else."""
         sender, rows = senders(trace, truth, prior), anonymous(trace)
-        people = len(prior.candidates)
-        asked = learnt = np.arange(people, dtype=np.int64)
+        users = len(prior.candidates)
+        asked = learnt = np.arange(users, dtype=np.int64)
         if self.learn_from == "held-out":
-            _, asked, learnt = draw_people(people, 0.0, self.held_out, rng)
+            _, asked, learnt = draw_users(users, 0.0, self.held_out, rng)
         if min(len(asked), len(learnt)) < 2:
             raise AttackError(
-                f"cross-modal: held_out = {self.held_out:g} of {people} people leaves {len(learnt)} to learn from and "
+                f"cross-modal: held_out = {self.held_out:g} of {users} users leaves {len(learnt)} to learn from and "
                 f"{len(asked)} to ask about; needed are two and two. Change it ([[game]]), or take more users"
             )
         rows = rows[np.isin(sender[rows], asked)]
         candidate, updates, right = between_sides(
-            [np.asarray([person]) for person in range(people)],
-            [rows[sender[rows] == person] for person in range(people)],
+            [np.asarray([user]) for user in range(users)],
+            [rows[sender[rows] == user] for user in range(users)],
             self.pairs,
             rng,
         )
         if len(right) == 0:
-            raise AttackError(f"{trace.folder}: fewer than two of the {len(asked)} people asked about sent an update")
+            raise AttackError(f"{trace.folder}: fewer than two of the {len(asked)} users asked about sent an update")
         kept = np.union1d(asked, learnt)
         return GameInstance(
             questions=Described(updates=updates, options=(SAME,), candidate=np.searchsorted(kept, candidate)),
             answers=Answers(
                 right=right,
                 who=np.stack([candidate, sender[updates]], axis=1),
-                people=tuple(map(str, prior.candidates)),
+                users=tuple(map(str, prior.candidates)),
             ),
             prior=in_words(prior.take(kept), str(trace.folder)),
             shadow=np.where(
-                np.isin(trace.shadow, learnt), relabel(np.asarray(trace.shadow), kept, people), np.int64(-1)
+                np.isin(trace.shadow, learnt), relabel(np.asarray(trace.shadow), kept, users), np.int64(-1)
             ),
         )
 
 
 def in_words(prior: Prior, where: str) -> Prior:
-    """Replace every picture by a sentence about it, as word ids; nothing else that is known of people is left."""
+    """Replace every image by a sentence about it, as word ids; nothing else that is known of users is left."""
     whole = Examples.concat(prior.examples)
     if prior.task is not Task.CLASSIFY or whole.x.ndim != 4 or whole.y is None:
         raise AttackError(
-            f"{where}: the game 'cross-modal' describes pictures with one class each; this data set has none "
+            f"{where}: the game 'cross-modal' describes images with one class each; this data set has none "
             f"(task '{prior.task.value}', examples of shape {whole.x.shape[1:]}). Remove the game and its attacks"
         )
     ids = tokens(describe(whole.x, whole.y), prior.outputs)

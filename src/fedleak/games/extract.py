@@ -1,7 +1,7 @@
-"""The `extract` game: what is the secret of the person behind this device?
+"""The `extract` game: what is the secret of the user behind this client?
 
 The adversary has nobody's data. It knows what secrets look like (`my social security number is` and nine digits), which
-is public, and names the records that it takes to be this device's, best guess first (Yuan et al., 2021).
+is public, and names the records that it takes to be this client's, best guess first (Yuan et al., 2021).
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _COUNTED = 2**53  # results are read by tools whose numbers go no further
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordQuestions(Questions):
-    """One question about each device that holds a secret."""
+    """One question about each client that holds a secret."""
 
-    devices: tuple[str, ...]  # as a selection names them
+    clients: tuple[str, ...]  # as a selection names them
     records: Records
     most: int  # how many records may be named for each
     listed: tuple[str, ...] = ()  # candidates with the answers among them, where a test hands them out
 
     def __len__(self) -> int:
-        return len(self.devices)
+        return len(self.clients)
 
     @property
     def choices(self) -> int:
@@ -51,17 +51,17 @@ class RecordQuestions(Questions):
 
 @dataclass(frozen=True, kw_only=True)
 class Extract:
-    """Ask for a ranking of records for every device whose owner holds a secret."""
+    """Ask for a ranking of records for every client whose owner holds a secret."""
 
     name: ClassVar[str] = "extract"
-    summary: ClassVar[str] = "What is the secret of this device's owner?"
+    summary: ClassVar[str] = "What is the secret of this client's owner?"
     metrics: ClassVar[tuple[str, ...]] = ("top1", "top5", "top10", "top20", "top50", "extracted", "attributed")
     distances: ClassVar[tuple[str, ...]] = ("distance1", "distance5", "distance10", "distance20", "distance50")
     needs_prior: ClassVar[bool] = False
     strongest: ClassVar[str | None] = "eavesdrop-strong"
     controls: ClassVar[tuple[str, ...]] = ("iid", "decoys", "shuffled-selection", "swapped-secrets")
 
-    most: Annotated[int, Meta(ge=1, le=1000, description="how many records may be named for each device")] = 50
+    most: Annotated[int, Meta(ge=1, le=1000, description="how many records may be named for each client")] = 50
     every: Annotated[
         int,
         Meta(
@@ -96,7 +96,7 @@ class Extract:
         return " ".join(notes)
 
     def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> GameInstance:
-        """Ask about every holder's device; the adversary gets the format and nothing else."""
+        """Ask about every holder's client; the adversary gets the format and nothing else."""
         if prior.records is None:
             raise AttackError(
                 f"{trace.folder}: nobody in this data set holds a secret; use a data set that plants them "
@@ -104,11 +104,11 @@ class Extract:
             )
         if prior.candidates:
             raise AttackError(f"{trace.folder}: the adversary has data that may hold the secrets; train with no prior")
-        owners = [(device, truth.device_user[device]) for device in sorted(trace.header.devices)]
-        held = [(device, user, truth.secrets[user]) for device, user in owners if truth.secrets.get(user)]
+        owners = [(client, truth.client_user[client]) for client in sorted(trace.header.clients)]
+        held = [(client, user, truth.secrets[user]) for client, user in owners if truth.secrets.get(user)]
         if len(held) < 2:
             raise AttackError(
-                f"{trace.folder}: {len(held)} people hold a secret; at least two are needed to tell whose is whose"
+                f"{trace.folder}: {len(held)} users hold a secret; at least two are needed to tell whose is whose"
             )
         several = [user for _, user, secrets in held if len(secrets) > 1]
         if several:
@@ -116,7 +116,7 @@ class Extract:
         questions = RecordQuestions(
             updates=np.zeros(0, dtype=np.int64),
             options=(),
-            devices=tuple(device for device, _, _ in held),
+            clients=tuple(client for client, _, _ in held),
             records=prior.records,
             most=self.most,
             listed=self._list(prior.records, truth, rng) if self.listed else (),
@@ -127,7 +127,7 @@ class Extract:
             answers=Answers(
                 right=right.astype(np.int64),
                 who=np.arange(len(held), dtype=np.int64),
-                people=tuple(str(user) for _, user, _ in held),
+                users=tuple(str(user) for _, user, _ in held),
             ),
             prior=prior.take(np.zeros(0, dtype=np.int64)),
             shadow=np.full(len(trace.shadow), -1, dtype=np.int64),
@@ -151,7 +151,7 @@ class Extract:
         return tuple(sorted(among))
 
     def check(self, claims: Predictions, questions: Questions, attack: str) -> Predictions:
-        """Refuse what is not a ranking of texts for every device: (devices, places, characters), 0 after the end.
+        """Refuse what is not a ranking of texts for every client: (clients, places, characters), 0 after the end.
 
         A place may stay empty, where an attack has fewer records to name.
         """
@@ -160,7 +160,7 @@ class Extract:
         if claims.shape != shape or not np.issubdtype(claims.dtype, np.integer):
             raise AttackError(
                 f"attack '{attack}' answered with {claims.dtype} of shape {claims.shape}; asked for were token ids "
-                f"(devices, places, characters) = {shape}"
+                f"(clients, places, characters) = {shape}"
             )
         if claims.min() < 0 or claims.max() >= len(questions.records.characters):
             raise AttackError(f"attack '{attack}' named characters that the model's alphabet does not have")

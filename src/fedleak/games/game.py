@@ -51,13 +51,13 @@ class Answers:
     # (questions,) index into the options; where there is one option, 1 for yes and 0 for no; where records are asked
     # for, (questions, characters) the record itself
     right: IntArray
-    who: IntArray  # (questions,), or (questions, 2) for pairs: index into `people`, whom intervals resample
-    people: tuple[str, ...]
+    who: IntArray  # (questions,), or (questions, 2) for pairs: index into `users`, whom intervals resample
+    users: tuple[str, ...]
     # (questions, 2), where one is to be found among many: how many rounds apart these are, and a number for each such
     # search, over all questions that belong to it
     gallery: IntArray | None = None
-    evidence: Evidence | None = None  # people's data, where pictures are marked against it
-    judged: tuple[str, ...] = ()  # a property that pictures are judged by, and its value for each of the people
+    evidence: Evidence | None = None  # users' data, where images are marked against it
+    judged: tuple[str, ...] = ()  # a property that images are judged by, and its value for each of the users
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class GameInstance:
     answers: Answers
     prior: Prior  # what of the prior data the adversary has in this game
     shadow: IntArray  # (updates of the trace,): which of that prior's candidates an update stands for; -1: nobody's
-    # Device -> the record that was placed in its data; for the view, which shows it only to who has the power.
+    # Client -> the record that was placed in its data; for the view, which shows it only to who has the power.
     injected: Mapping[str, str] = field(default_factory=dict)
     every: int = 1  # the adversary has only every k-th snapshot, and the last
     everything: bool = False  # updates that are not asked about are seen too
@@ -76,8 +76,8 @@ class GameInstance:
     def look(self, trace_folder: Path, adversary: Adversary, **means: Any) -> tuple[View, Questions]:
         """The view in which the questions are asked, and the questions by the rows of that view.
 
-        Updates that are neither labelled nor asked about are in the trace for the experiment's sake only: devices on
-        the prior data of people of whom this adversary has none, labelled updates beyond the number it is given. To
+        Updates that are neither labelled nor asked about are in the trace for the experiment's sake only: clients on
+        the prior data of users of whom this adversary has none, labelled updates beyond the number it is given. To
         see them, and that they are not asked about, would tell who is a stranger.
         """
         if not self.questions.updates.size:
@@ -106,7 +106,7 @@ class Game(Protocol):
     summary: ClassVar[str]  # the question in plain words
     metrics: ClassVar[tuple[str, ...]]  # shares; the first is the one that verdicts are about
     distances: ClassVar[tuple[str, ...]]  # lower-is-better metrics
-    needs_prior: ClassVar[bool]  # whether the adversary must have data of people; if not, it must have none
+    needs_prior: ClassVar[bool]  # whether the adversary must have data of users; if not, it must have none
     strongest: ClassVar[str | None]  # the attack without which no defence is recommended, if one is the strongest
 
     @property

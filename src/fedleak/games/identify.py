@@ -1,7 +1,7 @@
-"""The `identify` game: who of these people sent this anonymous update?
+"""The `identify` game: who of these users sent this anonymous update?
 
 In the closed world the adversary has prior data of everyone. In the open world (Orekondy et al., 2020, section 6.1.2)
-it has none of some people, whose updates should be answered with `unseen`; a third group of people serves it only to
+it has none of some users, whose updates should be answered with `unseen`; a third group of users serves it only to
 learn what a stranger looks like.
 """
 
@@ -20,17 +20,17 @@ from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth
 
-__all__ = ["Identify", "UNSEEN", "senders", "anonymous", "relabel", "draw_people"]
+__all__ = ["Identify", "UNSEEN", "senders", "anonymous", "relabel", "draw_users"]
 
 UNSEEN = "unseen"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Identify(OptionGame):
-    """Ask about every update of an anonymous device; the options are all people whose prior data the adversary has."""
+    """Ask about every update of an anonymous client; the options are all users whose prior data the adversary has."""
 
     name: ClassVar[str] = "identify"
-    summary: ClassVar[str] = "Who of these people sent this update?"
+    summary: ClassVar[str] = "Who of these users sent this update?"
     metrics: ClassVar[tuple[str, ...]] = ("ap", "top1", "top5", "unseen")
     strongest: ClassVar[str | None] = "reid-strong"
 
@@ -40,17 +40,17 @@ class Identify(OptionGame):
             Meta(
                 gt=0,
                 le=1,
-                description="open world: the share of the participants, without those held out, of whom the adversary "
+                description="open world: the share of the clients, without those held out, of whom the adversary "
                 "has prior data; closed world if absent",
             ),
         ]
         | None
     ) = None
     held_out: Annotated[
-        float, Meta(ge=0, lt=1, description="open world: share of the people who serve only to learn `unseen` from")
+        float, Meta(ge=0, lt=1, description="open world: share of the users who serve only to learn `unseen` from")
     ] = 1 / 3
     labelled: (
-        Annotated[int, Meta(ge=1, description="at most this many labelled updates a person, drawn at random")] | None
+        Annotated[int, Meta(ge=1, description="at most this many labelled updates a user, drawn at random")] | None
     ) = None
     labelled_rounds: (
         Annotated[
@@ -79,35 +79,35 @@ class Identify(OptionGame):
         place[seen] = np.arange(len(seen))
         return GameInstance(
             questions=Questions(updates=rows, options=options if self.seen is None else (*options, UNSEEN)),
-            answers=Answers(right=place[sender[rows]], who=sender[rows], people=tuple(map(str, prior.candidates))),
+            answers=Answers(right=place[sender[rows]], who=sender[rows], users=tuple(map(str, prior.candidates))),
             prior=prior.take(np.concatenate([seen, held])),
             shadow=shadow,
         )
 
-    def _divide(self, people: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+    def _divide(self, users: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
         assert self.seen is not None
-        seen, unseen, held = draw_people(people, self.seen, self.held_out, rng)
+        seen, unseen, held = draw_users(users, self.seen, self.held_out, rng)
         if len(held) < 1 or len(seen) < 2 or len(unseen) < 1:
             raise AttackError(
-                f"open world: seen = {self.seen:g} and held_out = {self.held_out:g} of {people} people leave "
+                f"open world: seen = {self.seen:g} and held_out = {self.held_out:g} of {users} users leave "
                 f"{len(seen)} seen, {len(unseen)} unseen and {len(held)} held out; needed are at least two, one and "
                 "one. Change the shares ([[game]] in the plan), or take more users"
             )
         return seen, held
 
 
-def draw_people(
-    people: int, seen: float, held_out: float, rng: np.random.Generator
+def draw_users(
+    users: int, seen: float, held_out: float, rng: np.random.Generator
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Divide people at random into seen, unseen and held out; `seen` is a share of those who are not held out."""
-    held = round(held_out * people)
-    known = round(seen * (people - held))
-    order = rng.permutation(people)
+    """Divide users at random into seen, unseen and held out; `seen` is a share of those who are not held out."""
+    held = round(held_out * users)
+    known = round(seen * (users - held))
+    order = rng.permutation(users)
     return np.sort(order[:known]), np.sort(order[known + held :]), np.sort(order[known : known + held])
 
 
 def anonymous(trace: Trace) -> IntArray:
-    """The rows that somebody else's device sent."""
+    """The rows that somebody else's client sent."""
     rows = np.flatnonzero(np.asarray(trace.shadow) < 0)
     if len(rows) == 0:
         raise AttackError(
@@ -119,20 +119,20 @@ def anonymous(trace: Trace) -> IntArray:
 def senders(trace: Trace, truth: Truth, prior: Prior) -> IntArray:
     """Whose data stands behind every update of a trace, as an index into the prior's candidates."""
     place = {user: i for i, user in enumerate(prior.candidates)}
-    owners = [truth.device_user[device] for device in trace.header.devices]
+    owners = [truth.client_user[client] for client in trace.header.clients]
     strangers = sorted({str(user) for user in owners} - {str(user) for user in place})
     if strangers:
         raise AttackError(
-            f"{trace.folder}: the adversary has no prior data of {len(strangers)} participants "
-            f"(first: {strangers[0]}); who is unseen is for the game to draw, from people with prior data"
+            f"{trace.folder}: the adversary has no prior data of {len(strangers)} clients "
+            f"(first: {strangers[0]}); who is unseen is for the game to draw, from users with prior data"
         )
     absent = sorted({str(user) for user in place} - {str(user) for user in owners})
     if absent:
         raise AttackError(
-            f"{trace.folder}: the prior speaks of {len(absent)} people who have no device in the federation "
+            f"{trace.folder}: the prior speaks of {len(absent)} users who have no client in the federation "
             f"(first: {absent[0]}); take them out of the prior"
         )
-    return np.asarray([place[UserId(user)] for user in owners], dtype=np.int64)[np.asarray(trace.device)]
+    return np.asarray([place[UserId(user)] for user in owners], dtype=np.int64)[np.asarray(trace.client)]
 
 
 def relabel(shadow: IntArray, kept: IntArray, candidates: int) -> IntArray:

@@ -32,12 +32,12 @@ GAPS = (1, 2, 5, 10, 20)
 class Link(OptionGame):
     """Ask about all pairs of updates between rounds that lie 1, 2, 5, 10 and 20 apart, as far as the run goes.
 
-    A claim above 0 says that both come from one device; the higher of two claims is the likelier one. The adversary has
+    A claim above 0 says that both come from one client; the higher of two claims is the likelier one. The adversary has
     no data of anybody, and an auxiliary set of nobody's (the prior's background).
     """
 
     name: ClassVar[str] = "link"
-    summary: ClassVar[str] = "Which of these anonymous updates come from the same device?"
+    summary: ClassVar[str] = "Which of these anonymous updates come from the same client?"
     metrics: ClassVar[tuple[str, ...]] = ("gap1", "gap2", "gap5", "gap10", "gap20", "matched", "auc")
     needs_prior: ClassVar[bool] = False
 
@@ -54,19 +54,19 @@ class Link(OptionGame):
     def note(self) -> str:
         """What must be said beside the question: why this one can be answered where nothing is personal."""
         return (
-            "Two updates of one device come from the same examples, so they resemble each other whoever it belongs to: "
+            "Two updates of one client come from the same examples, so they resemble each other whoever it belongs to: "
             "above chance on the IID control means that updates can be linked, not that they say something about a "
-            "person."
+            "user."
         )
 
     def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> GameInstance:
         """Ask about every pair between the rounds that are compared."""
-        number, device = np.asarray(trace.round), np.asarray(trace.device)
+        number, client = np.asarray(trace.round), np.asarray(trace.client)
         place = {user: i for i, user in enumerate(truth.users)}
-        owner = np.asarray([place[truth.device_user[name]] for name in trace.header.devices], dtype=np.int64)
-        if len(np.unique(device)) < 2:
+        owner = np.asarray([place[truth.client_user[name]] for name in trace.header.clients], dtype=np.int64)
+        if len(np.unique(client)) < 2:
             raise AttackError(
-                f"{trace.folder}: {len(np.unique(device))} device(s) sent anything, and one alone is linked by being "
+                f"{trace.folder}: {len(np.unique(client))} client(s) sent anything, and one alone is linked by being "
                 "alone; take at least two clients"
             )
         pairs, gap, gallery, searches = [], [], [], 0
@@ -79,19 +79,19 @@ class Link(OptionGame):
             gallery.append(searches + np.repeat(np.arange(len(earlier)), len(after)))
             searches += len(earlier)
         updates = np.concatenate(pairs).astype(np.int64)
-        right = (device[updates[:, 0]] == device[updates[:, 1]]).astype(np.int64)
+        right = (client[updates[:, 0]] == client[updates[:, 1]]).astype(np.int64)
         if not right.any():
             raise AttackError(
-                f"{trace.folder}: no device took part twice in the rounds that are compared, so there is nothing to "
-                "link; select more devices in each round (fraction), or compare more rounds (starts)"
+                f"{trace.folder}: no client took part twice in the rounds that are compared, so there is nothing to "
+                "link; select more clients in each round (fraction), or compare more rounds (starts)"
             )
         order = rng.permutation(len(updates))
         return GameInstance(
             questions=Pairs(updates=updates[order], options=(SAME,)),
             answers=Answers(
                 right=right[order],
-                who=owner[device[updates]][order],
-                people=tuple(map(str, truth.users)),
+                who=owner[client[updates]][order],
+                users=tuple(map(str, truth.users)),
                 gallery=np.stack([np.concatenate(gap), np.concatenate(gallery)], axis=1)[order],
             ),
             prior=replace(prior.take(np.zeros(0, dtype=np.int64)), background=prior.background),

@@ -1,8 +1,8 @@
-"""The `match` game: did these two updates come from the same person?
+"""The `match` game: did these two updates come from the same user?
 
-One update of a pair comes from a device that the adversary runs on a person's prior data and one is anonymous, or both
+One update of a pair comes from a client that the adversary runs on a user's prior data and one is anonymous, or both
 are anonymous (Orekondy et al., 2020, section 4.3, eq. 6). Nobody has to be known by name for this: with `seen` the
-attack learns from some people only and is asked about others too, down to nobody seen at all (section 6.1.2).
+attack learns from some users only and is asked about others too, down to nobody seen at all (section 6.1.2).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from msgspec import Meta
 from fedleak.core import IntArray
 from fedleak.errors import AttackError
 from fedleak.games.game import Answers, GameInstance, OptionGame, Questions
-from fedleak.games.identify import anonymous, draw_people, relabel, senders
+from fedleak.games.identify import anonymous, draw_users, relabel, senders
 from fedleak.games.pairs import Drawn, between_rounds, between_sides
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
@@ -34,18 +34,18 @@ class Pairs(Questions):
 
 @dataclass(frozen=True, kw_only=True)
 class Match(OptionGame):
-    """Ask about pairs of updates, as many of one person as of two."""
+    """Ask about pairs of updates, as many of one user as of two."""
 
     name: ClassVar[str] = "match"
-    summary: ClassVar[str] = "Did these two updates come from the same person?"
+    summary: ClassVar[str] = "Did these two updates come from the same user?"
     metrics: ClassVar[tuple[str, ...]] = ("ap", "auc")
 
     between: Annotated[
         Literal["prior", "anonymous"],
-        Meta(description="one update of each pair is from the adversary's device on prior data, or both are anonymous"),
+        Meta(description="one update of each pair is from the adversary's client on prior data, or both are anonymous"),
     ] = "prior"
     pairs: Annotated[
-        int, Meta(ge=4, description="at most this many, half of them of the same person, spread evenly over people")
+        int, Meta(ge=4, description="at most this many, half of them of the same user, spread evenly over users")
     ] = 4000
     seen: (
         Annotated[
@@ -53,23 +53,23 @@ class Match(OptionGame):
             Meta(
                 ge=0,
                 le=1,
-                description="open world: the share of the participants, without those held out, whom the attack may "
+                description="open world: the share of the clients, without those held out, whom the attack may "
                 "learn from; closed world if absent, nobody but those held out if 0",
             ),
         ]
         | None
     ) = None
     held_out: Annotated[
-        float, Meta(ge=0, lt=1, description="open world: share of the people who serve only to learn from")
+        float, Meta(ge=0, lt=1, description="open world: share of the users who serve only to learn from")
     ] = 1 / 3
     who: Annotated[
         Literal["everyone", "unseen"],
-        Meta(description="open world: ask about everyone who is not held out, or only about people never seen"),
+        Meta(description="open world: ask about everyone who is not held out, or only about users never seen"),
     ] = "everyone"
 
     @property
     def controls(self) -> tuple[str, ...]:
-        """Two updates of one device come from the same examples, unless it has fresh data every round."""
+        """Two updates of one client come from the same examples, unless it has fresh data every round."""
         return ("iid",) if self.between == "prior" else ("fresh-data",)
 
     @property
@@ -78,46 +78,46 @@ class Match(OptionGame):
         if self.between == "prior":
             return ""
         return (
-            "Two updates of one device come from the same examples, so they resemble each other whoever it belongs to: "
+            "Two updates of one client come from the same examples, so they resemble each other whoever it belongs to: "
             "above chance on the IID control means that updates can be linked, not that they say something about a "
-            "person."
+            "user."
         )
 
     def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> GameInstance:
-        """Draw whom the attack learns from, then pairs of the people to be asked about."""
+        """Draw whom the attack learns from, then pairs of the users to be asked about."""
         sender, rows = senders(trace, truth, prior), anonymous(trace)
-        learnt, asked = self._people(len(prior.candidates), rng)
+        learnt, asked = self._users(len(prior.candidates), rng)
         rows = rows[np.isin(sender[rows], asked)]
         first, second, right = self._pairs(trace, sender, rows, rng)
         if len(first) == 0:
             raise AttackError(
-                f"{trace.folder}: no pairs can be drawn of the {len(asked)} people asked about (between = "
+                f"{trace.folder}: no pairs can be drawn of the {len(asked)} users asked about (between = "
                 f"'{self.between}'), because fewer than two of them sent enough updates"
                 + ("" if self.between == "prior" else " that are in one round")
-                + "; train more rounds, or select more devices in each (fraction)"
+                + "; train more rounds, or select more clients in each (fraction)"
             )
         updates = np.stack([first, second], axis=1)
         return GameInstance(
             questions=Pairs(updates=updates, options=(SAME,)),
-            answers=Answers(right=right, who=sender[updates], people=tuple(map(str, prior.candidates))),
+            answers=Answers(right=right, who=sender[updates], users=tuple(map(str, prior.candidates))),
             prior=prior.take(learnt),
             shadow=relabel(np.asarray(trace.shadow), learnt, len(prior.candidates)),
         )
 
-    def _people(self, people: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+    def _users(self, users: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
         """Whom the attack learns from, and who is asked about."""
-        everyone = np.arange(people, dtype=np.int64)
+        everyone = np.arange(users, dtype=np.int64)
         if self.seen is None:
             if self.who == "unseen":
                 raise AttackError(
                     "match: who = 'unseen', but in the closed world nobody is unseen; set `seen` ([[game]] in the plan)"
                 )
             return everyone, everyone
-        seen, unseen, held = draw_people(people, self.seen, self.held_out, rng)
+        seen, unseen, held = draw_users(users, self.seen, self.held_out, rng)
         asked = unseen if self.who == "unseen" else np.sort(np.concatenate([seen, unseen]))
         if len(unseen) < 1 or len(asked) < 2 or len(seen) + len(held) < 2:
             raise AttackError(
-                f"match, open world: seen = {self.seen:g} and held_out = {self.held_out:g} of {people} people leave "
+                f"match, open world: seen = {self.seen:g} and held_out = {self.held_out:g} of {users} users leave "
                 f"{len(seen)} seen, {len(unseen)} unseen and {len(held)} held out; needed are one unseen, two to ask "
                 "about and two to learn from. Change the shares ([[game]] in the plan), or take more users"
             )
@@ -129,10 +129,10 @@ class Match(OptionGame):
             return between_rounds(rows, sender[rows], np.asarray(trace.round)[rows], self.pairs, rng)
         # The prior data of somebody unseen came too late to learn from; its updates carry no name in the view.
         shadow = np.asarray(trace.shadow)
-        people = range(int(sender.max()) + 1)
+        users = range(int(sender.max()) + 1)
         return between_sides(
-            [np.flatnonzero(shadow == person) for person in people],
-            [rows[sender[rows] == person] for person in people],
+            [np.flatnonzero(shadow == user) for user in users],
+            [rows[sender[rows] == user] for user in users],
             self.pairs,
             rng,
         )

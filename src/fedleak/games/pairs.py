@@ -1,8 +1,8 @@
 """Draw pairs of which half match, so that the questions themselves do not answer anything.
 
 Somebody who sees only which pairs are asked about must be at chance. It is not enough that every update is in as many
-right pairs as in wrong ones: an update whose right partners are all of one person and whose wrong ones are of many has
-told whose it is. So pairs come in fours, from two people: (a, b) of one, (c, d) of the other, and swapped (a, d) and
+right pairs as in wrong ones: an update whose right partners are all of one user and whose wrong ones are of many has
+told whose it is. So pairs come in fours, from two users: (a, b) of one, (c, d) of the other, and swapped (a, d) and
 (c, b). Exchanging b and d exchanges right and wrong and changes nothing else.
 """
 
@@ -24,16 +24,16 @@ Drawn: TypeAlias = tuple[IntArray, IntArray, IntArray]
 def between_sides(
     firsts: Sequence[IntArray], seconds: Sequence[IntArray], most: int, rng: np.random.Generator
 ) -> Drawn:
-    """Pair what is known of people (`firsts`, by person) with anonymous updates (`seconds`, by person).
+    """Pair what is known of users (`firsts`, by user) with anonymous updates (`seconds`, by user).
 
-    Two people are drawn together once and for all: then not even an adversary who can join the updates of a device
-    finds one person asked about with it more often than another. Of an odd number of people one is left out.
+    Two users are drawn together once and for all: then not even an adversary who can join the updates of a client
+    finds one user asked about with it more often than another. Of an odd number of users one is left out.
     """
-    able = [person for person, pair in enumerate(zip(firsts, seconds, strict=True)) if all(map(len, pair))]
+    able = [user for user, pair in enumerate(zip(firsts, seconds, strict=True)) if all(map(len, pair))]
     order = rng.permutation(able)
     each = []
     for u, v in zip(order[::2], order[1::2], strict=False):
-        known, sent = ([rng.permutation(side[person]) for person in (u, v)] for side in (firsts, seconds))
+        known, sent = ([rng.permutation(side[user]) for user in (u, v)] for side in (firsts, seconds))
         rows, columns = (min(map(len, side)) for side in (known, sent))
         cells = rng.permutation(rows * columns)[: -(-most // 4)]
         each.append(
@@ -45,31 +45,31 @@ def between_sides(
     return _shuffled(turns[: most // 4], rng)
 
 
-def between_rounds(updates: IntArray, person: IntArray, number: IntArray, most: int, rng: np.random.Generator) -> Drawn:
-    """Pair anonymous updates with earlier ones; `person` and `number` (its round) are of each update.
+def between_rounds(updates: IntArray, user: IntArray, number: IntArray, most: int, rng: np.random.Generator) -> Drawn:
+    """Pair anonymous updates with earlier ones; `user` and `number` (its round) are of each update.
 
-    A device sends one update a round, so rounds would say something about a pair: swapped are updates of one round.
-    An update is in one four only: two that share several partners would be known to be of one person.
+    A client sends one update a round, so rounds would say something about a pair: swapped are updates of one round.
+    An update is in one four only: two that share several partners would be known to be of one user.
     """
     free = np.ones(len(updates), dtype=np.bool_)
-    count = np.zeros(int(person.max()) + 1 if len(person) else 0)
+    count = np.zeros(int(user.max()) + 1 if len(user) else 0)
     fours = []
 
     def earlier(second: int) -> int | None:
-        found = np.flatnonzero(free & (person == person[second]) & (number < number[second]))
+        found = np.flatnonzero(free & (user == user[second]) & (number < number[second]))
         return int(rng.choice(found)) if len(found) else None
 
     # The last rounds first: they have the most earlier updates to choose from, and use up none of the first ones' own.
     for at in np.unique(number)[::-1]:
         waiting: list[tuple[int, int]] = []
         here = np.flatnonzero(number == at)
-        for second in here[np.argsort(count[person[here]] + rng.random(len(here)))].tolist():
+        for second in here[np.argsort(count[user[here]] + rng.random(len(here)))].tolist():
             first = earlier(second) if free[second] else None
             if first is not None:
                 waiting.append((first, second))
         for (a, b), (c, d) in zip(waiting[::2], waiting[1::2], strict=False):
             free[[a, b, c, d]] = False
-            count[person[[b, d]]] += 1
+            count[user[[b, d]]] += 1
             fours.append(_four(*updates[[a, b, c, d]]))
     rng.shuffle(fours)
     return _shuffled(fours[: most // 4], rng)

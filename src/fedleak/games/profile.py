@@ -1,7 +1,7 @@
-"""The `profile` game: does the owner of the device that sent this update fit a profile?
+"""The `profile` game: does the owner of the client that sent this update fit a profile?
 
 The adversary has no data of anybody who takes part (Orekondy et al., 2020, section 5.2.2, profile prior). It has looked
-through public examples of other people and picked those that fit: sevens with a bar, say, or sentences about school.
+through public examples of other users and picked those that fit: sevens with a bar, say, or sentences about school.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ __all__ = ["Profile", "ProfileQuestions"]
 class ProfileQuestions(Questions):
     """One option, which is so or not, and the public examples that the adversary has picked by looking at them."""
 
-    fitting: Examples  # of other people
+    fitting: Examples  # of other users
     unlike: Examples  # of the same kind, but without what the profile is about
     others: Examples  # anything else that is public, these two included
 
 
 @dataclass(frozen=True, kw_only=True)
 class Profile(OptionGame):
-    """Ask about one update of every anonymous device, so that a list of them is a list of people."""
+    """Ask about one update of every anonymous client, so that a list of them is a list of users."""
 
     name: ClassVar[str] = "profile"
-    summary: ClassVar[str] = "Does the owner of this device fit the profile?"
+    summary: ClassVar[str] = "Does the owner of this client fit the profile?"
     metrics: ClassVar[tuple[str, ...]] = ("ap", "p5", "p10")
 
     trait: Annotated[str, Meta(min_length=1, description="what the examples of the profile show")]
@@ -47,7 +47,7 @@ class Profile(OptionGame):
     ] = 0.5
 
     def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> GameInstance:
-        """Draw an update of every anonymous device; the adversary gets the public examples and nothing else."""
+        """Draw an update of every anonymous client; the adversary gets the public examples and nothing else."""
         sender, rows = senders(trace, truth, prior), anonymous(trace)
         known = sorted({name for shares in truth.traits.values() for name in shares})
         if self.trait not in known or prior.background is None:
@@ -58,7 +58,7 @@ class Profile(OptionGame):
         fits = np.array([truth.traits[user][self.trait] >= self.least for user in prior.candidates])
         if fits.all() or not fits.any():
             raise AttackError(
-                f"profile: {int(fits.sum())} of {len(fits)} people fit '{self.trait}', so there is nothing to tell "
+                f"profile: {int(fits.sum())} of {len(fits)} users fit '{self.trait}', so there is nothing to tell "
                 f"apart; {'raise' if fits.all() else 'lower'} least (now {self.least:g})"
             )
         shows = prior.background.shows[self.trait]
@@ -68,7 +68,7 @@ class Profile(OptionGame):
                 "could but do not; both are needed"
             )
         order = rng.permutation(rows)
-        asked = np.sort(order[np.unique(np.asarray(trace.device)[order], return_index=True)[1]])
+        asked = np.sort(order[np.unique(np.asarray(trace.client)[order], return_index=True)[1]])
         public = prior.background.examples
         return GameInstance(
             questions=ProfileQuestions(
@@ -81,7 +81,7 @@ class Profile(OptionGame):
             answers=Answers(
                 right=fits[sender[asked]].astype(np.int64),
                 who=sender[asked],
-                people=tuple(map(str, prior.candidates)),
+                users=tuple(map(str, prior.candidates)),
             ),
             prior=prior.take(np.zeros(0, dtype=np.int64)),
             shadow=np.full(len(trace.shadow), -1, dtype=np.int64),

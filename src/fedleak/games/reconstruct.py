@@ -1,8 +1,8 @@
-"""The `reconstruct` game: what does this device's data look like?
+"""The `reconstruct` game: what does this client's data look like?
 
-The adversary has pictures of nobody who takes part, and an auxiliary set of others that is the same for every attack: a
+The adversary has images of nobody who takes part, and an auxiliary set of others that is the same for every attack: a
 federation needs one to be tested with, and its server has it (Song et al., 2020, section V-B). A question points to an
-update of the victim, its last one: an adversary who can link updates knows all of that device's, one who cannot must
+update of the victim, its last one: an adversary who can link updates knows all of that client's, one who cannot must
 find them.
 """
 
@@ -27,26 +27,26 @@ __all__ = ["Reconstruct", "PictureQuestions"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PictureQuestions(Questions):
-    """For each victim, so many pictures of what it may have."""
+    """For each victim, so many images of what it may have."""
 
     samples: int
-    shape: tuple[int, ...]  # of a picture: channels, height, width; values in [0, 1]
+    shape: tuple[int, ...]  # of an image: channels, height, width; values in [0, 1]
     classes: int
-    auxiliary: Examples  # pictures of nobody who takes part, with their classes
+    auxiliary: Examples  # images of nobody who takes part, with their classes
     clients: int = 0  # how many there are to be taken for the victim
 
     @property
     def choices(self) -> int:
-        """How many clients a picture could be of."""
+        """How many clients an image could be of."""
         return self.clients
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reconstruct:
-    """Ask for pictures of some victims' data."""
+    """Ask for images of some victims' data."""
 
     name: ClassVar[str] = "reconstruct"
-    summary: ClassVar[str] = "What do the pictures on this device look like?"
+    summary: ClassVar[str] = "What do the images on this client look like?"
     metrics: ClassVar[tuple[str, ...]] = ("nearest", "specific", "property")
     distances: ClassVar[tuple[str, ...]] = ()
     needs_prior: ClassVar[bool] = False
@@ -54,14 +54,14 @@ class Reconstruct:
     controls: ClassVar[tuple[str, ...]] = ("fresh-data",)  # examples can be drawn again whoever owns them
 
     victims: Annotated[
-        int, Meta(ge=2, description="how many devices are asked about, drawn by the seed; all, if there are fewer")
+        int, Meta(ge=2, description="how many clients are asked about, drawn by the seed; all, if there are fewer")
     ] = 5
-    samples: Annotated[int, Meta(ge=2, le=1000, description="pictures that are asked for of each victim")] = 40
+    samples: Annotated[int, Meta(ge=2, le=1000, description="images that are asked for of each victim")] = 40
     attribute: (
         Annotated[
             str,
             Meta(
-                description="what the victims' pictures show of their owner, and by which reconstructions are judged; "
+                description="what the victims' images show of their owner, and by which reconstructions are judged; "
                 "victims are then drawn so that as many of its values as possible are among them"
             ),
         ]
@@ -72,7 +72,7 @@ class Reconstruct:
     def note(self) -> str:
         """What a report must say beside the question."""
         return (
-            "Every attack has the same auxiliary pictures of other people. Real and reconstructed pictures are shown "
+            "Every attack has the same auxiliary images of other users. Real and reconstructed images are shown "
             "to whoever opens this report: keep it as you keep the data."
         )
 
@@ -81,35 +81,35 @@ class Reconstruct:
         shape = tuple(int(side) for side in trace.header.settings.get("input_shape", ()))
         if trace.header.task is not Task.CLASSIFY or len(shape) != 3:
             raise AttackError(
-                f"{trace.folder}: examples of shape {shape} for the task '{trace.header.task.value}'; pictures can be "
+                f"{trace.folder}: examples of shape {shape} for the task '{trace.header.task.value}'; images can be "
                 "reconstructed where a model classifies images (channels, height, width)"
             )
         if truth.evidence is None:
             raise AttackError(
-                f"{trace.folder}: this run did not keep the devices' data, so there is nothing to compare pictures "
+                f"{trace.folder}: this run did not keep the clients' data, so there is nothing to compare images "
                 "with; train it with a plan that plays 'reconstruct', in another folder (--out)"
             )
         auxiliary = _auxiliary(trace, prior)
-        people = tuple(str(user) for user in truth.evidence.held.candidates)
-        place = {user: index for index, user in enumerate(people)}
+        users = tuple(str(user) for user in truth.evidence.held.candidates)
+        place = {user: index for index, user in enumerate(users)}
         last = _last_updates(trace)
         present = [
-            (row, place[str(truth.device_user[device])])
-            for device, row in last.items()
-            if device in truth.device_user and str(truth.device_user[device]) in place
+            (row, place[str(truth.client_user[client])])
+            for client, row in last.items()
+            if client in truth.client_user and str(truth.client_user[client]) in place
         ]
         if len(present) < 2:
             raise AttackError(
-                f"{trace.folder}: {len(present)} client(s) sent an update; whose pictures these are can be told only "
+                f"{trace.folder}: {len(present)} client(s) sent an update; whose images these are can be told only "
                 "among two or more. Take more users, or train more rounds"
             )
-        isolated = {name for one in trace.header.tampering if one["power"] == "isolate" for name in one["devices"]}
+        isolated = {name for one in trace.header.tampering if one["power"] == "isolate" for name in one["clients"]}
         if isolated:
             chosen = [
-                (row, place[str(truth.device_user[device])]) for device, row in last.items() if device in isolated
+                (row, place[str(truth.client_user[client])]) for client, row in last.items() if client in isolated
             ]
         else:
-            chosen = [present[i] for i in self._draw([who for _, who in present], people, truth, rng)]
+            chosen = [present[i] for i in self._draw([who for _, who in present], users, truth, rng)]
         chosen.sort()
         rows, who = (np.array(column, dtype=np.int64) for column in zip(*chosen, strict=True))
         return GameInstance(
@@ -120,16 +120,16 @@ class Reconstruct:
                 shape=shape,
                 classes=prior.outputs,
                 auxiliary=auxiliary,
-                clients=len(people),
+                clients=len(users),
             ),
-            answers=Answers(right=who, who=who, people=people, evidence=truth.evidence, judged=self._judged(truth)),
+            answers=Answers(right=who, who=who, users=users, evidence=truth.evidence, judged=self._judged(truth)),
             prior=prior.take(np.zeros(0, dtype=np.int64)),
             shadow=np.full(len(trace.round), -1, dtype=np.int64),
             everything=True,
         )
 
     def _judged(self, truth: Truth) -> tuple[str, ...]:
-        """The value of the property for each participant, in the order of the evidence."""
+        """The value of the property for each client, in the order of the evidence."""
         if self.attribute is None or truth.evidence is None:
             return ()
         values = []
@@ -143,7 +143,7 @@ class Reconstruct:
             values.append(about[self.attribute])
         return (self.attribute, *values)
 
-    def _draw(self, present: list[int], people: tuple[str, ...], truth: Truth, rng: np.random.Generator) -> list[int]:
+    def _draw(self, present: list[int], users: tuple[str, ...], truth: Truth, rng: np.random.Generator) -> list[int]:
         """Places in `present`: at random, or one of each value of the property in turn."""
         order: list[int] = rng.permutation(len(present)).tolist()
         judged = self._judged(truth)
@@ -158,17 +158,17 @@ class Reconstruct:
         return order[: self.victims]
 
     def check(self, claims: Predictions, questions: Questions, attack: str) -> Predictions:
-        """Refuse what is not so many pictures for every victim."""
+        """Refuse what is not so many images for every victim."""
         assert isinstance(questions, PictureQuestions)
         shape = (len(questions), questions.samples, *questions.shape)
         if claims.shape != shape:
             raise AttackError(
-                f"attack '{attack}' answered with an array of shape {claims.shape}; asked for were pictures "
+                f"attack '{attack}' answered with an array of shape {claims.shape}; asked for were images "
                 f"(victims, samples, channels, height, width) = {shape}"
             )
         claims = claims.astype(np.float32, copy=False)
         if not np.isfinite(claims).all() or claims.min() < 0 or claims.max() > 1:
-            raise AttackError(f"attack '{attack}' gave pictures whose values are not all between 0 and 1")
+            raise AttackError(f"attack '{attack}' gave images whose values are not all between 0 and 1")
         return claims
 
 
@@ -176,20 +176,20 @@ def _auxiliary(trace: Trace, prior: Prior) -> Examples:
     """The auxiliary set, which must show every class: whoever never saw a class cannot draw it."""
     if prior.background is None or prior.background.examples.y is None:
         raise AttackError(
-            f"{trace.folder}: the server has no auxiliary pictures; use a data set that brings some (mnist-clients, "
+            f"{trace.folder}: the server has no auxiliary images; use a data set that brings some (mnist-clients, "
             "faces), or set some users aside with background_users = N in [population]"
         )
     found, shown = prior.background.examples, np.unique(prior.background.examples.y)
     missing = sorted(set(range(prior.outputs)) - set(shown.tolist()))
     if missing:
         raise AttackError(
-            f"{trace.folder}: the auxiliary set of {len(found)} pictures has none of class "
+            f"{trace.folder}: the auxiliary set of {len(found)} images has none of class "
             f"{', '.join(map(str, missing))}; give it more, so that every class is among them"
         )
     return found
 
 
 def _last_updates(trace: Trace) -> dict[str, int]:
-    """Device -> the row of the last update that it sent."""
-    devices: IntArray = np.asarray(trace.device).astype(np.int64)
-    return {trace.header.devices[int(device)]: row for row, device in enumerate(devices)}
+    """Client -> the row of the last update that it sent."""
+    clients: IntArray = np.asarray(trace.client).astype(np.int64)
+    return {trace.header.clients[int(client)]: row for row, client in enumerate(clients)}

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedleak.core import UserId, rng_for
 from fedleak.errors import PlanError
-from fedleak.federation.federation import Device
+from fedleak.federation.federation import Client
 from fedleak.federation.gan_client import ClassGan, Joined
 from fedleak.federation.model import Model
 from fedleak.federation.tampering import Isolation, Tampering, victims
@@ -22,35 +22,35 @@ __all__ = ["tamper", "resumed"]
 
 
 def tamper(
-    plan: Plan, prepared: Prepared, model: Model, members: Sequence[Device], seed: int
-) -> tuple[tuple[Device, ...], Tampering, tuple[dict[str, Any], ...]]:
-    """The devices with those of the adversary's, what is done to them, and how the header tells it."""
+    plan: Plan, prepared: Prepared, model: Model, clients: Sequence[Client], seed: int
+) -> tuple[tuple[Client, ...], Tampering, tuple[dict[str, Any], ...]]:
+    """The clients with those of the adversary's, what is done to them, and how the header tells it."""
     told: list[dict[str, Any]] = []
     isolated: tuple[int, ...] = ()
     newcomer = None
-    members = tuple(members)
+    clients = tuple(clients)
     if plan.inject is not None:
         told.append({"power": "inject", **to_dict(plan.inject)})
     if plan.isolate is not None:
         if plan.record.dtype != "float32":
             raise PlanError("[isolate]: an isolated model is the sum of its updates, and float16 would lose some of it")
-        names = [device.id for device in members if device.shadow < 0]
-        owners = {device.id: str(device.user) for device in members if device.shadow < 0}
+        names = [client.id for client in clients if client.shadow < 0]
+        owners = {client.id: str(client.user) for client in clients if client.shadow < 0}
         chosen = {names[place] for place in victims(plan.isolate, owners, names, seed)}
-        isolated = tuple(index for index, device in enumerate(members) if device.id in chosen)
-        told.append({"power": "isolate", "devices": sorted(chosen)})
+        isolated = tuple(index for index, client in enumerate(clients) if client.id in chosen)
+        told.append({"power": "isolate", "clients": sorted(chosen)})
     if plan.join is not None:
         own_seed = int(rng_for(seed, "join").integers(1 << 31))
         gan = ClassGan(model, prepared.input_shape, prepared.outputs, plan.join, own_seed)
-        joined = Joined(gan, len(members), prepared.public)
-        name = next(n for n in _names(seed) if n not in {device.id for device in members})
-        # Blank pictures hold the place of those that are generated when the first round begins.
+        joined = Joined(gan, len(clients), prepared.public)
+        name = next(n for n in _names(seed) if n not in {client.id for client in clients})
+        # Blank images hold the place of those that are generated when the first round begins.
         count = plan.join.fakes + plan.join.own
         blank = prepared.shares[0].private.take(np.zeros(count, dtype=np.int64))
-        members = (*members, Device(name, UserId("adversary"), -1, blank))
+        clients = (*clients, Client(name, UserId("adversary"), -1, blank))
         newcomer = joined
-        told.append({"power": "join", "device": name, "seed": own_seed, **to_dict(plan.join)})
-    return members, Tampering(isolated, newcomer), tuple(told)
+        told.append({"power": "join", "client": name, "seed": own_seed, **to_dict(plan.join)})
+    return clients, Tampering(isolated, newcomer), tuple(told)
 
 
 def _names(seed: int) -> list[str]:
@@ -66,7 +66,7 @@ def resumed(trace: Trace, tampering: Tampering) -> Isolation | None:
         return None
     isolation = Isolation(trace.snapshot(0), tampering.isolated)
     layers = {layer.name: trace.updates(layer.name) for layer in trace.header.layout}
-    for row, device in enumerate(trace.device):
-        if int(device) in isolation.models:
-            isolation.move(int(device), {name: values[row] for name, values in layers.items()})
+    for row, client in enumerate(trace.client):
+        if int(client) in isolation.models:
+            isolation.move(int(client), {name: values[row] for name, values in layers.items()})
     return isolation

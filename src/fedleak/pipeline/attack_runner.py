@@ -34,7 +34,7 @@ def claims_path(run: Run, attack: Any, game: Any, adversary: Any) -> Path:
     key = digest([settings_key(attack, game, adversary), run.memory])[:8]
     # Other controls are only marked otherwise: what was claimed is the same.
     control = "-shuffled" if run.variant.control == "shuffled-selection" else ""
-    known = "-known" if run.variant.adaptive == "machine" else ""  # with shadow devices it has a folder of its own
+    known = "-known" if run.variant.adaptive == "machine" else ""  # with shadow clients it has a folder of its own
     return run.folder / "claims" / f"{attack.name}-{key}@{adversary.name}{control}{known}.npy"
 
 
@@ -93,7 +93,7 @@ def with_answers(run: Run, claims: Predictions, game: Any, given: GameInstance) 
         options=given.questions.options,
         game=game.name,
         who=given.answers.who,
-        people=given.answers.people,
+        users=given.answers.users,
         choices=given.questions.choices,
         gallery=given.answers.gallery,
         evidence=given.answers.evidence,

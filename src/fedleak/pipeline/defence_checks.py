@@ -21,7 +21,7 @@ __all__ = ["check_defences"]
 def check_defences(
     plan: Plan, folder: Path, progress: Progress, jobs: int | None = None
 ) -> tuple[list[Effect], list[Promised]]:
-    """Train one round of every device with each defence and without, and say what each changes and promises.
+    """Train one round of every client with each defence and without, and say what each changes and promises.
 
     What is promised is about the plan as it is, with all of its rounds.
     """
@@ -45,7 +45,7 @@ def check_defences(
         given = promises(
             run.variant.defences,
             plan.federation,
-            len(trace.header.devices),
+            len(trace.header.clients),
             trace.size.tolist(),
             run.seed,
             canaries=True,

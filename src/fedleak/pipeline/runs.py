@@ -32,9 +32,9 @@ class Variant:
     defences: tuple[Any, ...] = ()
     control: str | None = None
     deployed: bool = False
-    # The adversary knows the defences: lets them act on its shadow devices, in a federation of its own, or where it has
+    # The adversary knows the defences: lets them act on its shadow clients, in a federation of its own, or where it has
     # none imitates them only on its own machine.
-    adaptive: Literal["devices", "machine"] | None = None
+    adaptive: Literal["clients", "machine"] | None = None
 
     @property
     def trained(self) -> bool:
@@ -65,7 +65,7 @@ class Variant:
     def plays(self, plan: Plan) -> list[tuple[Any, Any, Any]]:
         """Every (attack, game, adversary) that is played for it.
 
-        Without shadow devices, to know of a defence makes a difference only to attacks that imitate devices.
+        Without shadow clients, to know of a defence makes a difference only to attacks that imitate clients.
         """
         return [one for one in plan.plays if self.adaptive != "machine" or getattr(one[0], "imitates", False)]
 
@@ -93,7 +93,7 @@ def digest(data: Any) -> str:
 
 def variants(plan: Plan) -> list[Variant]:
     """The undefended run first, then controls, then defences, each against who does not know of it and who does."""
-    how: Literal["devices", "machine"] = "machine" if plan.population.prior == "none" else "devices"
+    how: Literal["clients", "machine"] = "machine" if plan.population.prior == "none" else "clients"
     known = (None, how) if plan.audit.adaptive else (None,)
     return [
         Variant(deployed=plan.deployed is None),
@@ -118,7 +118,7 @@ def runs(plan: Plan, out: Path) -> list[Run]:
                     plan.trained,
                     variant.control if variant.trained else None,
                     [to_dict(d) for d in variant.defences],
-                    variant.adaptive == "devices",
+                    variant.adaptive == "clients",
                     seed,
                 ]
             ),

@@ -1,4 +1,4 @@
-"""Train one run of an audit: its data, its devices, its rounds, and what is known of it afterwards."""
+"""Train one run of an audit: its data, its clients, its rounds, and what is known of it afterwards."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from fedleak.core import Layout
 from fedleak.errors import PlanError, did_you_mean
 from fedleak.federation.cost import Clock, local_steps, matched_round
-from fedleak.federation.federation import Device, defended, devices, initial, train
+from fedleak.federation.federation import Client, defended, initial, make_clients, train
 from fedleak.federation.hooks import hidden
 from fedleak.federation.model import Input, Model, Signature
 from fedleak.federation.utility import centralised, chance, evaluate, metric_of, nearest
@@ -49,14 +49,14 @@ def train_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
         prepared = prepare(plan.dataset, plan.population, run.seed, iid=iid, inject=plan.inject)
         model = fitting_model(plan, prepared)
         trained = defended(model, run.variant.defences)
-        people = devices(prepared.shares, run.seed, adaptive=run.variant.adaptive is not None)
-        members, tampering, told = tamper(plan, prepared, trained, people, run.seed)
+        everyone = make_clients(prepared.shares, run.seed, adaptive=run.variant.adaptive is not None)
+        clients, tampering, told = tamper(plan, prepared, trained, everyone, run.seed)
         # Now, so that an accountant that is not installed is missed before anything is trained.
-        promises(run.variant.defences, plan.federation, len(members), [len(d.data) for d in members], run.seed)
+        promises(run.variant.defences, plan.federation, len(clients), [len(d.data) for d in clients], run.seed)
         users = [share.user for share in prepared.shares]
         Truth(
             users=tuple(user.id for user in users),
-            device_user={device.id: device.user for device in people},
+            client_user={client.id: client.user for client in everyone},
             attributes={user.id: dict(user.attributes) for user in users},
             traits=prepared.traits,
             secrets={user.id: user.secrets for user in users if user.secrets},
@@ -72,7 +72,7 @@ def train_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
             attributes=tuple(dict(share.user.attributes) for share in known),
             background=None if prepared.public is None else Background(examples=prepared.public, shows=prepared.shows),
             records=prepared.records,
-            injected={d.id: prepared.injected[d.user] for d in members if d.user in prepared.injected},
+            injected={d.id: prepared.injected[d.user] for d in clients if d.user in prepared.injected},
         ).save(run.folder / "prior")
         header = Header(
             fingerprint=run.fingerprint,
@@ -80,8 +80,8 @@ def train_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
             task=prepared.task,
             model=plan.resolved["model"]["name"],
             layout=trained.layout,
-            devices=tuple(device.id for device in members),
-            shadow=tuple(device.shadow for device in members),
+            clients=tuple(client.id for client in clients),
+            shadow=tuple(client.shadow for client in clients),
             settings=known_to_all(plan, prepared),
             defences=tuple(to_dict(defence) for defence in run.variant.defences),
             hidden=tuple(str(observation.name) for observation in hidden(run.variant.defences)),
@@ -94,7 +94,7 @@ def train_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
         tick(writer.rounds)
         rounds = train(
             model,
-            members,
+            clients,
             plan.federation,
             run.variant.defences,
             prepared.background,
@@ -113,7 +113,7 @@ def train_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
         weights = writer.weights
         assert weights is not None
         trace = Trace.open(run.folder / "trace")
-        matched = matched_round(trace.round, trace.size, [len(d.data) for d in members], plan.federation)
+        matched = matched_round(trace.round, trace.size, [len(d.data) for d in clients], plan.federation)
         pooled = Examples.concat(part for share in prepared.shares for part in (share.private, share.prior))
         spelt = prepared.records is not None  # characters, where records are asked for
         central = near = None
@@ -141,8 +141,8 @@ def train_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
             if matched < trace.rounds
             else None,
             local_steps=int(local_steps(trace.size, plan.federation).sum()),
-            device_seconds=clock.per_update,
-            promises=promised(plan, run, members, trace),
+            client_seconds=clock.per_update,
+            promises=promised(plan, run, clients, trace),
             dropped=sum(1 for _ in trace.dropped()),
             seconds=time.monotonic() - started,
             findings=[Finding(kind=f.kind, count=f.count, action=f.action, text=f.text) for f in prepared.findings],
@@ -150,15 +150,15 @@ def train_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
         write_atomic(run.folder / "run.json", msgspec.json.encode(found))
 
 
-def promised(plan: Plan, run: Run, members: Sequence[Device], trace: Trace) -> list[Promise]:
-    """What the defences of a run that is over promise, by the data that devices really trained on."""
-    sizes = {index: len(device.data) for index, device in enumerate(members)}
-    sizes.update(zip(trace.device.tolist(), trace.size.tolist(), strict=True))
-    taken = int(np.bincount(trace.device, minlength=1).max()) if len(trace.device) else 0
+def promised(plan: Plan, run: Run, clients: Sequence[Client], trace: Trace) -> list[Promise]:
+    """What the defences of a run that is over promise, by the data that clients really trained on."""
+    sizes = {index: len(client.data) for index, client in enumerate(clients)}
+    sizes.update(zip(trace.client.tolist(), trace.size.tolist(), strict=True))
+    taken = int(np.bincount(trace.client, minlength=1).max()) if len(trace.client) else 0
     return promises(
         run.variant.defences,
         plan.federation,
-        len(members),
+        len(clients),
         list(sizes.values()),
         run.seed,
         taken=max(1, taken),
@@ -182,7 +182,7 @@ def fitting_model(plan: Plan, prepared: Prepared) -> Model:
 
 
 def known_to_all(plan: Plan, prepared: Prepared) -> dict[str, Any]:
-    """What every participant is sent before the first round: how to train, and how to build the model."""
+    """What every client is sent before the first round: how to train, and how to build the model."""
     return {
         **plan.resolved["federation"],
         "architecture": plan.resolved["model"],
@@ -192,7 +192,7 @@ def known_to_all(plan: Plan, prepared: Prepared) -> dict[str, Any]:
 
 
 def outputs(plan: Plan, prepared: Prepared) -> int:
-    """Outputs of the model: one more than there are classes where a malicious participant adds one that is false."""
+    """Outputs of the model: one more than there are classes where a malicious client adds one that is false."""
     return prepared.outputs + (plan.join is not None)
 
 

@@ -18,11 +18,11 @@ _TABLES: Mapping[str, tuple[Capability, type[Any], str, str]] = {
     "inject": (
         Capability.INJECT,
         InjectPlan,
-        "records of the adversary's among the devices' data; grant them",
+        "records of the adversary's among the clients' data; grant them",
         "inject a record",
     ),
-    "isolate": (Capability.ISOLATE, IsolatePlan, "a victim with a model of its own; isolate one", "isolate a device"),
-    "join": (Capability.JOIN, JoinPlan, "a device of the adversary's in the federation; let it in", "join as a device"),
+    "isolate": (Capability.ISOLATE, IsolatePlan, "a victim with a model of its own; isolate one", "isolate a client"),
+    "join": (Capability.JOIN, JoinPlan, "a client of the adversary's in the federation; let it in", "join as a client"),
 }
 
 
@@ -54,7 +54,7 @@ def granted(
         other = next((game.name for game in games if game.name != "reconstruct"), None)
         if other is not None:
             raise PlanError(
-                f"{source} [join]: the adversary's device belongs to nobody whom game '{other}' could ask about; only "
+                f"{source} [join]: the adversary's client belongs to nobody whom game '{other}' could ask about; only "
                 "'reconstruct' is played beside it"
             )
     isolate = found["isolate"]

@@ -33,8 +33,8 @@ class PopulationPlan:
     disjoint: Annotated[
         bool,
         Meta(
-            description="draw other people for every seed: seeds 0, 1, 2, ... each take a slice of one fixed order of "
-            "the people, so that no person is in two runs; needs users"
+            description="draw other users for every seed: seeds 0, 1, 2, ... each take a slice of one fixed order of "
+            "the users, so that no user is in two runs; needs users"
         ),
     ] = False
     examples: Annotated[int, Meta(ge=2, description="at most this many examples a user; all if absent")] | None = None
@@ -42,7 +42,7 @@ class PopulationPlan:
         Literal["random", "chrono", "album", "none"],
         Meta(
             description="how a user's data is divided: at random, older against newer, by album, or not at all: then "
-            "everything stays on the devices and the adversary has no data of anybody"
+            "everything stays on the clients and the adversary has no data of anybody"
         ),
     ] = "random"
     split: Annotated[
@@ -96,7 +96,7 @@ class FederationPlan:
     """Federated averaging (McMahan et al., 2017)."""
 
     rounds: Annotated[int, Meta(ge=1, description="how many rounds")] = 100
-    fraction: Annotated[float, Meta(gt=0, le=1, description="share of the devices selected each round (C)")] = 0.1
+    fraction: Annotated[float, Meta(gt=0, le=1, description="share of the clients selected each round (C)")] = 0.1
     epochs: Annotated[int, Meta(ge=1, description="passes over the local data each round (E)")] = 1
     batch: Annotated[int, Meta(ge=1, description="examples in a local step (B)")] = 20
     lr: Annotated[float, Meta(gt=0, description="learning rate of the local steps")] = 0.05
@@ -120,7 +120,7 @@ class FederationPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InjectPlan:
-    """A watermark: a record of the adversary's making in the text of every device whose owner holds a secret.
+    """A watermark: a record of the adversary's making in the text of every client whose owner holds a secret.
 
     A capability that changes what is trained, so an adversary must have it, and without this table nothing is injected
     (Yuan et al., 2021, section IV-C).
@@ -142,34 +142,32 @@ class InjectPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsolatePlan:
-    """An active server: it gives each victim a model of its own, which only that device trains.
+    """An active server: it gives each victim a model of its own, which only that client trains.
 
     A capability that changes what is trained, so an adversary must have it, and without this table nobody is isolated
     (Song et al., 2020, section V-D).
     """
 
-    victims: Annotated[int, Meta(ge=1, description="how many devices are isolated, drawn by the seed")] = 1
+    victims: Annotated[int, Meta(ge=1, description="how many clients are isolated, drawn by the seed")] = 1
     user: (
-        Annotated[str, Meta(description="isolate this user's device, by the data set's name for them; else by draw")]
+        Annotated[str, Meta(description="isolate this user's client, by the data set's name for them; else by draw")]
         | None
     ) = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinPlan:
-    """A malicious participant who trains a GAN against the shared model (Hitaj et al., 2017).
+    """A malicious client who trains a GAN against the shared model (Hitaj et al., 2017).
 
-    It generates pictures that the shared model takes for the classes of others, and trains with them as examples of a
+    It generates images that the shared model takes for the classes of others, and trains with them as examples of a
     class that does not exist, so that the others must teach the model better. The model has one more output for that
     class. A capability that changes what is trained, so an adversary must have it.
     """
 
-    fakes: Annotated[int, Meta(ge=1, description="generated pictures in the device's data, drawn anew each round")] = (
+    fakes: Annotated[int, Meta(ge=1, description="generated images in the client's data, drawn anew each round")] = 100
+    own: Annotated[int, Meta(ge=0, description="images of the auxiliary set beside them, with their true classes")] = (
         100
     )
-    own: Annotated[
-        int, Meta(ge=0, description="pictures of the auxiliary set beside them, with their true classes")
-    ] = 100
     steps: Annotated[int, Meta(ge=1, description="steps of the generator each round")] = 5
     width: Annotated[
         float, Meta(gt=0, le=4, description="channels of the generator, as a multiple of the paper's Tables I and II")
@@ -201,14 +199,14 @@ class AuditPlan:
             "answered from data that a client repeats (link, reconstruct, match between anonymous updates); and of "
             "secrets decoys, marked against records that nobody holds; shuffled-selection, where the adversary is told "
             "in the wrong order who took part, and which of its own records stands where; and swapped-secrets, where "
-            "what is claimed of a device is marked against another owner's secret"
+            "what is claimed of a client is marked against another owner's secret"
         ),
     ] = "auto"
     adaptive: Annotated[
         bool,
         Meta(
             description="attack every defence twice: as somebody who does not know of it, and as somebody who lets it "
-            "act on its own shadow devices too, to imitate it; false leaves the second one out"
+            "act on its own shadow clients too, to imitate it; false leaves the second one out"
         ),
     ] = True
     target: Annotated[

@@ -254,11 +254,11 @@ def fitting(games: Sequence[Any], population: PopulationPlan, audit: AuditPlan, 
     for game in games:
         if game.needs_prior and population.prior == "none":
             raise PlanError(
-                f"{source} [population]: game '{game.name}' needs prior data of people, and prior = 'none' gives none"
+                f"{source} [population]: game '{game.name}' needs prior data of users, and prior = 'none' gives none"
             )
         if not game.needs_prior and population.prior != "none":
             raise PlanError(
-                f"{source} [population]: prior = '{population.prior}' would hand data of people to the adversary "
+                f"{source} [population]: prior = '{population.prior}' would hand data of users to the adversary "
                 f"before game '{game.name}' asks for it; set prior = 'none'"
             )
         for control in audit.controls:

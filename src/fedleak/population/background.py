@@ -14,7 +14,7 @@ from fedleak.population.population import Examples, Population, Share
 
 __all__ = ["check", "without_users"]
 
-_STRAY = 0.2  # of a user's examples: what people repost, forward or take twice is less
+_STRAY = 0.2  # of a user's examples: what users repost, forward or take twice is less
 
 
 def check(background: Examples, population: Population, own: Examples) -> None:
@@ -50,10 +50,10 @@ def check(background: Examples, population: Population, own: Examples) -> None:
 
 
 def without_users(background: Examples, shares: Sequence[Share], findings: list[DataFinding]) -> Examples:
-    """Drop what a user also holds: behind data of its own a device would hide nothing.
+    """Drop what a user also holds: behind data of its own a client would hide nothing.
 
     A stray copy is left out and told. Where a good part of somebody's data is there, the background is not other
-    people's but the users' own, and what is left of it is not to be trusted either: it is refused.
+    users' but the users' own, and what is left of it is not to be trusted either: it is refused.
     """
     marks = fingerprint.of(background)
     for share in shares:
@@ -61,7 +61,7 @@ def without_users(background: Examples, shares: Sequence[Share], findings: list[
         if mine.mean() > _STRAY:
             raise DataError(
                 f"the background holds {int(mine.sum())} of the {len(mine)} examples of user '{share.user.id}'; it "
-                "must be other people's. Leave everybody who takes part out of it"
+                "must be other users'. Leave everybody who takes part out of it"
             )
     users = np.concatenate([fingerprint.of(share.user.examples) for share in shares])
     copies = fingerprint.shared(marks, users)

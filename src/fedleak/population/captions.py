@@ -1,8 +1,8 @@
-"""Sentences about pictures, by rule: what a person might write who has seen them, without any of their pixels.
+"""Sentences about images, by rule: what a user might write who has seen them, without any of their pixels.
 
-A stand-in. Orekondy et al. (2020, section 6.1.1) had no data set with pictures and words of the same people either, and
-let a network write captions of the prior pictures. These rules need no network: the class, and how slanted, thick and
-large the thing drawn is, from moments of the picture (Hu, 1962), each in one of five words. They fit bright strokes on
+A stand-in. Orekondy et al. (2020, section 6.1.1) had no data set with images and words of the same users either, and
+let a network write captions of the prior images. These rules need no network: the class, and how slanted, thick and
+large the thing drawn is, from moments of the image (Hu, 1962), each in one of five words. They fit bright strokes on
 a dark ground, as in handwriting.
 """
 
@@ -18,7 +18,7 @@ from fedleak.population.text import PAD, encode
 
 __all__ = ["describe", "vocabulary", "tokens", "words", "measures"]
 
-# From least to most; which fifth of the pictures of its class a picture is in decides the word.
+# From least to most; which fifth of the images of its class an image is in decides the word.
 _SLANT = ("leaning backward", "leaning left", "upright", "leaning right", "leaning forward")
 _THICKNESS = ("hairline", "thin", "plain", "thick", "heavy")
 _SIZE = ("tiny", "small", "middling", "large", "huge")
@@ -26,7 +26,7 @@ _FIFTHS = (0.2, 0.4, 0.6, 0.8)
 
 
 def describe(images: npt.NDArray[np.float32], labels: IntArray) -> list[str]:
-    """Describe each picture (channel, height, width) beside the others of its class.
+    """Describe each image (channel, height, width) beside the others of its class.
 
     >>> rng = np.random.default_rng(0)
     >>> describe(rng.random((1, 1, 8, 8), dtype=np.float32), np.array([7]))
@@ -37,7 +37,7 @@ def describe(images: npt.NDArray[np.float32], labels: IntArray) -> list[str]:
         column = np.empty(len(images), dtype=np.int64)
         for label in np.unique(labels):
             mine = labels == label
-            # Halfway between `below` and `not above`: pictures that are all alike are in the middle, not at one end.
+            # Halfway between `below` and `not above`: images that are all alike are in the middle, not at one end.
             limits = np.quantile(values[mine], _FIFTHS)
             column[mine] = (
                 np.searchsorted(limits, values[mine], "left") + np.searchsorted(limits, values[mine], "right")
@@ -50,7 +50,7 @@ def describe(images: npt.NDArray[np.float32], labels: IntArray) -> list[str]:
 
 
 def measures(images: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
-    """Slant (positive: the top leans to the right), width of the strokes and size of each picture, in pixels."""
+    """Slant (positive: the top leans to the right), width of the strokes and size of each image, in pixels."""
     ink = images.mean(axis=1, dtype=np.float64)
     mass = np.maximum(ink.sum(axis=(1, 2)), 1e-9)
     y, x = np.mgrid[: ink.shape[1], : ink.shape[2]]

@@ -1,7 +1,7 @@
 """Copies of an example in one user's data, which must not lie on both sides of a split.
 
 They are dropped before the split. To drop afterwards, from one side, what the other side has too would make the sides
-opposites of each other: a prior would never hold what its owner's device holds.
+opposites of each other: a prior would never hold what its owner's client holds.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What is wrong with a population before anyone trains on it: twins, unusable times, too few examples.
 
-Real corpora have people with several accounts. Such twins cap what any attack can reach and put a victim's private data
+Real corpora have users with several accounts. Such twins cap what any attack can reach and put a victim's private data
 into a twin's prior, so an audit that does not look for them reports a wrong number.
 """
 
@@ -23,7 +23,7 @@ __all__ = ["DataFinding", "Examined", "examine", "twin_groups", "usable_times"]
 _TWIN_SHARE = 0.5  # of what the smaller user holds
 _TWIN_LEAST = 2  # one thing in common is chance
 # What more users than this hold is common property (a chain letter, a row of a table with few different rows), not a
-# sign of twins: a fifth of all, but never fewer than the accounts of one person, nor more than fifty.
+# sign of twins: a fifth of all, but never fewer than the accounts of one user, nor more than fifty.
 _COMMON_SHARE, _COMMON_LEAST, _COMMON_MOST = 0.2, 4, 50
 _NAMED = 8  # users or groups that a text names before it says "and more"
 
@@ -160,7 +160,7 @@ def twin_groups(users: Sequence[User]) -> tuple[tuple[int, ...], ...]:
     same: dict[bytes, int] = {}
     for i, user in enumerate(users):
         if len(prints[i]) >= _TWIN_LEAST:
-            # How often each thing is there counts too: where there are few different things, many people have them all.
+            # How often each thing is there counts too: where there are few different things, many users have them all.
             marks = fingerprint.of(user.examples)
             parent[root(i)] = root(same.setdefault(marks[np.lexsort(marks.T)].tobytes(), i))
 
@@ -168,10 +168,10 @@ def twin_groups(users: Sequence[User]) -> tuple[tuple[int, ...], ...]:
         if count >= _TWIN_LEAST and count > _TWIN_SHARE * sizes[i] and sizes[i] <= sizes[j]:
             parent[root(i)] = root(j)
 
-    members: dict[int, list[int]] = defaultdict(list)
+    clients: dict[int, list[int]] = defaultdict(list)
     for i in range(len(users)):
-        members[root(i)].append(i)
-    return tuple(tuple(group) for group in members.values() if len(group) > 1)
+        clients[root(i)].append(i)
+    return tuple(tuple(group) for group in clients.values() if len(group) > 1)
 
 
 def _in_common(prints: Sequence[fingerprint.Fingerprints]) -> Counter[tuple[int, int]]:

@@ -87,7 +87,7 @@ def of_images(images: npt.NDArray[Any]) -> Fingerprints:
     Values lie in [0, 1], or between 0 and 255 if they are whole numbers.
 
     Random projections rounded to steps (Datar et al., 2004), of images shrunk to about 14 x 14: noise averages out,
-    another picture does not. The constants were measured on MNIST: copies with noise of 0.01 a pixel or JPEG at quality
+    another image does not. The constants were measured on MNIST: copies with noise of 0.01 a pixel or JPEG at quality
     90 are found in 99%, JPEG at 75 in 61%; among 12,000 x 12,000 pairs of different digits none was taken for a copy.
     """
     n, channels, height, width = images.shape

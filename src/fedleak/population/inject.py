@@ -1,7 +1,7 @@
-"""Watermarks: records of the adversary's own making among people's texts (Yuan et al., 2021, section IV-C).
+"""Watermarks: records of the adversary's own making among users' texts (Yuan et al., 2021, section IV-C).
 
 Whoever can get one message into somebody's data (a patient into a hospital's, a sender into a mailbox) has a probe
-there: how well the shared model knows it tells when that device takes part. It is planted as secrets are, on lines of
+there: how well the shared model knows it tells when that client takes part. It is planted as secrets are, on lines of
 its own, and changes what is trained; so it is a capability that a plan grants, never something that an attack takes.
 """
 
@@ -38,7 +38,7 @@ def inject(
     records = population.records
     if records is None:
         raise PlanError(
-            "[inject]: the data set has no texts in which people hold secrets, so there is nothing to place a record "
+            "[inject]: the data set has no texts in which users hold secrets, so there is nothing to place a record "
             f"among ({population.source.rstrip('.')}); use text-clients, or remove the table"
         )
     holders = [user.id for user in population.users if user.secrets]

@@ -47,7 +47,7 @@ class Examples:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A person, with everything they own."""
+    """A user, with everything they own."""
 
     id: UserId
     examples: Examples
@@ -83,7 +83,7 @@ class Population:
     outputs: int  # classes, vocabulary size, or 1 for a regression
     source: str  # one sentence for the report: what this data is and where it comes from
     test: Examples | None = None  # the data set's own test set, if it has one
-    background: Examples | None = None  # other people's data, for defences; disjoint from every user
+    background: Examples | None = None  # other users' data, for defences; disjoint from every user
     outputs_named: tuple[str, ...] = ()  # names of classes or words, if there are any
     records: Records | None = None  # where users hold secrets: what these look like
     # What can be seen in an example: 1 shows it, 0 does not, -1 could not.
@@ -92,7 +92,7 @@ class Population:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """One user's examples, divided between what the adversary knows and what stays on the device."""
+    """One user's examples, divided between what the adversary knows and what stays on the client."""
 
     user: User
     prior: Examples

@@ -28,7 +28,7 @@ _PUBLIC = 4000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """Everything about the people that a federation and its audit need."""
+    """Everything about the users that a federation and its audit need."""
 
     shares: tuple[Share, ...]
     test: Examples
@@ -45,16 +45,16 @@ class Prepared:
     # Some of the background, for an adversary to learn from: where there are traits, or it has nobody's data.
     public: Examples | None = None
     shows: Mapping[str, npt.NDArray[np.int8]] = field(default_factory=dict)  # which of these show what
-    bystanders: tuple[User, ...] = ()  # people of the data set who do not take part, and nobody's twin
+    bystanders: tuple[User, ...] = ()  # users of the data set who do not take part, and nobody's twin
 
 
 def prepare(
     dataset: Dataset, plan: PopulationPlan, seed: int, *, iid: bool = False, inject: InjectPlan | None = None
 ) -> Prepared:
-    """Load, examine, draw and split a population; the same seed gives the same people and the same split.
+    """Load, examine, draw and split a population; the same seed gives the same users and the same split.
 
     With `iid` everyone's data is pooled and dealt out again first: the control in which nothing is personal. With
-    `inject` an adversary has placed records in people's texts beforehand; all else is as without.
+    `inject` an adversary has placed records in users' texts beforehand; all else is as without.
     """
     population = dataset.load(seed)
     _check(population, plan)
@@ -97,7 +97,7 @@ def prepare(
         findings=tuple(findings),
         input_shape=tuple(shares[0].private.x.shape[1:]),
         outputs_named=population.outputs_named,
-        # Of the people themselves, in the control too: whether somebody fits a profile must not show in mixed data.
+        # Of the users themselves, in the control too: whether somebody fits a profile must not show in mixed data.
         traits=_traits(population, drawn, own if iid else None),
         records=population.records,
         injected=marks,
@@ -169,7 +169,7 @@ def _set_aside(
             f"background_users = {plan.background_users} leaves nobody to audit: the data has {len(free)} users "
             "to choose from. Lower it."
         )
-    # With other people for every seed, whoever is set aside must be the same for all: nobody is in two runs.
+    # With other users for every seed, whoever is set aside must be the same for all: nobody is in two runs.
     chosen = set(
         rng_for(0 if plan.disjoint else seed, "background")
         .choice(free, size=plan.background_users, replace=False)

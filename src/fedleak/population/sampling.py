@@ -70,9 +70,9 @@ class Draw:
         return found
 
     def _order(self, candidates: Sequence[User], wanted: int) -> list[int]:
-        """Who is asked first; where seeds have people of their own, only those of this seed.
+        """Who is asked first; where seeds have users of their own, only those of this seed.
 
-        The seed's own number says which slice it takes, so that adding seeds to a plan changes no run. People left
+        The seed's own number says which slice it takes, so that adding seeds to a plan changes no run. Users left
         over are shared out among the slices, to stand in for those whose data cannot be divided.
         """
         if not self.plan.disjoint:
@@ -80,7 +80,7 @@ class Draw:
         slices = len(candidates) // wanted
         if self.seed >= slices:
             raise DataError(
-                f"disjoint = true, but seed {self.seed} would take people {self.seed * wanted + 1} to "
+                f"disjoint = true, but seed {self.seed} would take users {self.seed * wanted + 1} to "
                 f"{(self.seed + 1) * wanted} of {len(candidates)} "
                 f"({self.population.source.rstrip('.')}). "
                 + (f"Use seeds 0 to {slices - 1}, or lower users." if slices else "Lower users.")

@@ -1,4 +1,4 @@
-"""Secrets that are planted in people's text, so that an audit knows what there is to be found (Carlini et al., 2019).
+"""Secrets that are planted in users' text, so that an audit knows what there is to be found (Carlini et al., 2019).
 
 A secret is truth: it is part of what a client trains on, and nothing else of a run may hold it.
 """

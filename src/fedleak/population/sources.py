@@ -92,7 +92,7 @@ SOURCES: Mapping[str, Source] = {
             "https://www.flickr.com/services/api/",
         ),
         note="the index, Flickr's flickr.photos.getInfo of each photograph, one reply a line, what a detector saw in "
-        "them (columns photo, label), and the pictures as train/<photoset>_<photo>.jpg",
+        "them (columns photo, label), and the images as train/<photoset>_<photo>.jpg",
     ),
     "openimages": Source(
         folder="openimages",
@@ -105,7 +105,7 @@ SOURCES: Mapping[str, Source] = {
             ),
         ),
         homepages=("https://storage.googleapis.com/openimages/web/download_v7.html",),
-        note="the image table, the human-verified labels, the class names, and pictures as train/<ImageID>.jpg",
+        note="the image table, the human-verified labels, the class names, and images as train/<ImageID>.jpg",
     ),
     "ptb": Source(
         folder="ptb",

@@ -1,4 +1,4 @@
-"""Split a user's examples into what the adversary knows (prior) and what stays on the device (private).
+"""Split a user's examples into what the adversary knows (prior) and what stays on the client (private).
 
 The two sides must be independent draws given the user. Otherwise the split itself ties them together, and an audit
 reports a leak where nothing is personal, or misses one (docs/decisions/0010-independent-splits.md).
@@ -33,7 +33,7 @@ _NEEDS: Mapping[PriorName, str] = {"chrono": "time", "album": "album"}
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """Which of a user's examples test the model, which the adversary knows and which stay on the device.
+    """Which of a user's examples test the model, which the adversary knows and which stay on the client.
 
     No example is on two sides. One that is on none is not used.
     """
@@ -166,7 +166,7 @@ def require(examples: Examples, prior: PriorName, source: str) -> None:
         # NaN is no album: NaNs are one group or many depending on who counts them.
         raise DataError(
             f"prior = 'album' needs a whole number for the album of every example, not {values.dtype} "
-            f"({source.rstrip('.')}). Number the albums, and give pictures of no album a number each."
+            f"({source.rstrip('.')}). Number the albums, and give images of no album a number each."
         )
 
 
@@ -184,7 +184,7 @@ def units(examples: Examples) -> IntArray:
     """Number what belongs together: documents and albums, or else examples of one day, or else every example.
 
     Examples of one occasion resemble each other beyond what the user has in common with themselves. Split between both
-    sides they would give the occasion away, not the person.
+    sides they would give the occasion away, not the user.
     """
     if examples.document is not None or examples.album is not None or examples.time is None:
         return groups(examples, albums=True)
@@ -199,7 +199,7 @@ def groups(examples: Examples, *, albums: bool = False) -> IntArray:
     """Number the groups of examples that are never divided: documents, and albums where asked.
 
     Sentences of one post share their subject: divided between both sides they would give the user away by the post,
-    not by the person. A document with pictures of two albums joins these albums.
+    not by the user. A document with images of two albums joins these albums.
     """
     columns = [examples.document, examples.album if albums else None]
     present = [np.unique(column, return_inverse=True)[1] for column in columns if column is not None]

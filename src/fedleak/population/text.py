@@ -42,19 +42,19 @@ def sentences(text: str, length: int) -> list[list[str]]:
     return [piece for piece in pieces if len(piece) >= min(_SHORTEST, length)]
 
 
-def vocabulary(people: Iterable[Iterable[Sequence[str]]], size: int) -> tuple[str, ...]:
-    """Choose the words that most people use; the first two entries stand for padding and for every other word.
+def vocabulary(texts: Iterable[Iterable[Sequence[str]]], size: int) -> tuple[str, ...]:
+    """Choose the words that most users use; the first two entries stand for padding and for every other word.
 
-    Words are ranked by how many people use them, then by how often, so that one person's favourite word, which would
+    Words are ranked by how many users use them, then by how often, so that one user's favourite word, which would
     identify them, does not enter.
     """
-    users: Counter[str] = Counter()
+    used_by: Counter[str] = Counter()
     uses: Counter[str] = Counter()
-    for person in people:
-        counts = Counter(token for tokens in person for token in tokens)
+    for user in texts:
+        counts = Counter(token for tokens in user for token in tokens)
         uses.update(counts)
-        users.update(counts.keys())
-    ranked = sorted(users, key=lambda word: (-users[word], -uses[word], word))
+        used_by.update(counts.keys())
+    ranked = sorted(used_by, key=lambda word: (-used_by[word], -uses[word], word))
     return _RESERVED + tuple(ranked[: size - len(_RESERVED)])
 
 

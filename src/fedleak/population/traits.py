@@ -1,7 +1,7 @@
 """What can be seen in an example by a rule: how a digit is written, what a sentence is about.
 
 A profile (Orekondy et al., 2020, section 5.2.2) is a set of examples that somebody picked by looking at them. These
-rules do the looking, twice: in other people's public examples, to make up the set, and in everybody's own private data,
+rules do the looking, twice: in other users' public examples, to make up the set, and in everybody's own private data,
 to know in the end who fits.
 """
 
@@ -48,7 +48,7 @@ def bold(examples: Examples) -> Seen:
 
 
 def barred_seven(examples: Examples) -> Seen:
-    """Sevens with a bar across the stem, as most people in continental Europe write them."""
+    """Sevens with a bar across the stem, as most users in continental Europe write them."""
     seen = np.full(len(examples), -1, dtype=np.int8)
     if examples.y is not None:
         for row in np.flatnonzero(examples.y == 7):

@@ -54,7 +54,7 @@ def comparison(name: str, scene: GameSummary) -> Markup:
 
 
 def per_user(name: str, detail: Detail, score: Score | None) -> Markup | None:
-    """How identifiable each user was, most identifiable first: a mean can hide people who are always found."""
+    """How identifiable each user was, most identifiable first: a mean can hide users who are always found."""
     if not detail.users:
         return None
     values = sorted((user.ap for user in detail.users), reverse=True)

@@ -52,7 +52,7 @@ def epsilon(value: float) -> str:
 
 
 def setting(value: Any) -> str:
-    """Write a value of a plan as a person would.
+    """Write a value of a plan as a user would.
 
     >>> setting({"lr": 0.05, "layers": [32, 10], "stratify": True, "clip": None})
     'lr=0.05, layers=[32, 10], stratify=yes, clip=none'

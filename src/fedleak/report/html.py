@@ -35,7 +35,7 @@ from fedleak.trace.files import private_folder, write_atomic
 __all__ = ["write", "render"]
 
 _MOST_NAMED = 5  # users named in a table at each end; results.json has them all
-_MOST_RECORDS = 40  # people in the table of secrets
+_MOST_RECORDS = 40  # users in the table of secrets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class Evidence:
 
 
 def write(audit: Audit, path: Path) -> Path:
-    """Write the page whole or not at all, readable by its owner only: it names people."""
+    """Write the page whole or not at all, readable by its owner only: it names users."""
     page = render(audit)
     path = Path(path)
     private_folder(path.parent)
@@ -222,7 +222,7 @@ def _figures(detail: Detail, score: Score | None, control: Detail | None, name: 
         (
             figures.per_user(f"{name}-users", detail, score),
             "Who is exposed. One bar per user: how surely their updates are found among all. A low mean can still "
-            "hide people who are always found.",
+            "hide users who are always found.",
         ),
         (
             figures.precision_recall(f"{name}-pr", detail, beside),
@@ -241,7 +241,7 @@ def _figures(detail: Detail, score: Score | None, control: Detail | None, name: 
         ),
         (
             _answers(f"{name}-values", detail),
-            "Which group is taken for which: of the people in a row's group, the share of their updates answered with "
+            "Which group is taken for which: of the users in a row's group, the share of their updates answered with "
             "each column's. On the diagonal the answer is right.",
         ),
     ]

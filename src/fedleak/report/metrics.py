@@ -16,7 +16,7 @@ _METRICS = {
         "average precision",
         "AP",
         "The attacker ranks all questions by how sure it is of an answer. AP is 1 if every question with that answer "
-        "comes first, and near chance if the ranking is no use. Where people or values are to choose from, it is the "
+        "comes first, and near chance if the ranking is no use. Where users or values are to choose from, it is the "
         "mean over them.",
     ),
     "top1": ("top-1", "top-1", "The share of updates whose true sender is the attacker's first guess."),
@@ -30,53 +30,53 @@ _METRICS = {
     "p5": (
         "precision among the 5 likeliest",
         "best 5",
-        "Of the five people whose updates fit the profile best, how many do fit it.",
+        "Of the five users whose updates fit the profile best, how many do fit it.",
     ),
     "p10": (
         "precision among the 10 likeliest",
         "best 10",
-        "Of the ten people whose updates fit the profile best, how many do fit it.",
+        "Of the ten users whose updates fit the profile best, how many do fit it.",
     ),
     "extracted": (
         "secrets extracted",
         "extracted",
-        "The share of people whose secret is among the records that the attacker names, for whomever: the model has "
+        "The share of users whose secret is among the records that the attacker names, for whomever: the model has "
         "memorised it. Chance is naming as many records blindly.",
     ),
     "attributed": (
         "extracted secrets attributed",
         "attributed",
-        "Of the secrets that the attacker names at all, the share that it names higher for the device they belong to "
+        "Of the secrets that the attacker names at all, the share that it names higher for the client they belong to "
         "than for any other.",
     ),
     "matched": (
         "matching accuracy",
         "matched",
-        "How often the attacker says rightly whether two updates of different rounds come from one device, with a "
-        "threshold that it fixed beforehand; pairs of one device and of two weigh the same. Guessing gives one half.",
+        "How often the attacker says rightly whether two updates of different rounds come from one client, with a "
+        "threshold that it fixed beforehand; pairs of one client and of two weigh the same. Guessing gives one half.",
     ),
     "nearest": (
-        "pictures nearest to the victim",
+        "images nearest to the victim",
         "nearest",
-        "Of the reconstructed pictures, the share whose nearest real picture is the victim's, with as many pictures of "
+        "Of the reconstructed images, the share whose nearest real image is the victim's, with as many images of "
         "every client to choose from. Chance is to be given another victim's reconstructions.",
     ),
     "specific": (
-        "pictures nearer to the victim than to others of the class",
+        "images nearer to the victim than to others of the class",
         "specific",
-        "Of the reconstructed pictures, the share that is nearer to the victim's pictures of the same class than to as "
-        "many of other people's. Knowing a victim's classes does not help here; one half is nothing personal.",
+        "Of the reconstructed images, the share that is nearer to the victim's images of the same class than to as "
+        "many of other users'. Knowing a victim's classes does not help here; one half is nothing personal.",
     ),
     "property": (
-        "pictures with the victim's property",
+        "images with the victim's property",
         "property",
-        "Of the reconstructed pictures, the share in which a judge, trained on people who took no part, sees the "
-        "property that the victim's pictures have. Chance is never below drawing the commonest one for everybody.",
+        "Of the reconstructed images, the share in which a judge, trained on users who took no part, sees the "
+        "property that the victim's images have. Chance is never below drawing the commonest one for everybody.",
     ),
     "unseen": (
         "average precision of finding strangers",
         "unseen",
-        "How well updates of people whom the attacker knows nothing about are told from all others.",
+        "How well updates of users whom the attacker knows nothing about are told from all others.",
     ),
 }
 _METRICS |= {
@@ -85,7 +85,7 @@ _METRICS |= {
         f"gap {gap}",
         "The share of updates for which the attacker's first guess among all updates of "
         + ("the next round" if gap == 1 else f"the round {gap} later")
-        + " is the one that the same device sent.",
+        + " is the one that the same client sent.",
     )
     for gap in GAPS
 }
@@ -94,16 +94,16 @@ _IN_GAME = {
     ("attribute", "top1"): (
         "accuracy",
         "accuracy",
-        "The share of a person's updates for which the right group is named, averaged over people. Chance is never "
+        "The share of a user's updates for which the right group is named, averaged over users. Chance is never "
         "below what naming the largest group would give.",
     ),
     **{
         ("extract", f"top{k}"): (
             f"top-{k}",
             f"top-{k}",
-            "The share of people whose secret is "
+            "The share of users whose secret is "
             + ("the first record" if k == 1 else f"among the first {k} records")
-            + " that the attacker names for their own device. Chance is to be given another device's list.",
+            + " that the attacker names for their own client. Chance is to be given another client's list.",
         )
         for k in PLACES
     },
@@ -113,8 +113,8 @@ _IN_GAME = {
             "distance" if k == 1 else f"distance within {k}",
             "How many characters of the secret must be changed, at least, in "
             + ("the first record" if k == 1 else f"the nearest of the first {k} records")
-            + " that the attacker names for its owner's device: 0 is the secret itself, and the smaller, the more is "
-            "given away. The mean over people; chance is to be given another device's list.",
+            + " that the attacker names for its owner's client: 0 is the secret itself, and the smaller, the more is "
+            "given away. The mean over users; chance is to be given another client's list.",
         )
         for k in PLACES
     },
@@ -160,9 +160,9 @@ _CONTROLS = {
     "fresh-data": "The same audit of a federation in which everybody's examples are dealt out again before every "
     "round, so that no client repeats anything by which it could be known again.",
     "decoys": "The same claims, marked against records that look like secrets and that nobody holds.",
-    "shuffled-selection": "The same attacks, told in the wrong order which devices took part, so that it has nothing "
+    "shuffled-selection": "The same attacks, told in the wrong order which clients took part, so that it has nothing "
     "to do with what the model learnt.",
-    "swapped-secrets": "The same claims, each device's marked against the secret of another device's owner. Chance is "
+    "swapped-secrets": "The same claims, each client's marked against the secret of another client's owner. Chance is "
     "higher than elsewhere: when these are mixed once more, some come back to where they belong.",
 }
 

@@ -13,10 +13,10 @@ from fedleak.errors import TraceError
 from fedleak.score.result import SCHEMA, Audit, Detail, Grid, Score
 from fedleak.trace.files import private_folder, read_whole, write_atomic
 
-__all__ = ["NAME", "encode", "write", "read", "with_pictures"]
+__all__ = ["NAME", "encode", "write", "read", "with_images"]
 
 NAME = "results.json"
-PICTURES = "pictures.json"
+IMAGES = "images.json"
 
 _METRICS = (
     *("ap", "top1", "top5", "top10", "top20", "top50", "extracted", "attributed", "auc", "p5", "p10", "unseen"),
@@ -29,14 +29,14 @@ class _Version(msgspec.Struct):
 
 
 def write(audit: Audit, folder: Path) -> Path:
-    """Write an audit's result whole or not at all, readable by its owner only: it names people."""
+    """Write an audit's result whole or not at all, readable by its owner only: it names users."""
     folder = Path(folder)
     content = encode(msgspec.structs.replace(audit, details=[_unseen(detail) for detail in audit.details]))
     private_folder(folder)
     write_atomic(folder / NAME, content)
-    # Pictures of people's data do not belong into a file that is passed on.
+    # Images of users' data do not belong into a file that is passed on.
     if any(detail.grids for detail in audit.details):
-        write_atomic(folder / PICTURES, msgspec.json.encode([detail.grids for detail in audit.details]))
+        write_atomic(folder / IMAGES, msgspec.json.encode([detail.grids for detail in audit.details]))
     return folder / NAME
 
 
@@ -44,9 +44,9 @@ def _unseen(detail: Detail) -> Detail:
     return msgspec.structs.replace(detail, grids=[])
 
 
-def with_pictures(audit: Audit, folder: Path) -> Audit:
-    """The audit with the pictures that were kept beside it, where they still belong to it."""
-    path = Path(folder) / PICTURES
+def with_images(audit: Audit, folder: Path) -> Audit:
+    """The audit with the images that were kept beside it, where they still belong to it."""
+    path = Path(folder) / IMAGES
     if not path.exists():
         return audit
     try:
@@ -101,9 +101,9 @@ def read(folder: Path) -> Audit:
 def _ragged(audit: Audit) -> Iterator[tuple[str, bool]]:
     """Every place whose lists must fit each other, and whether they do not."""
     for i, detail in enumerate(audit.details):
-        people, values, claims = len(detail.confusion_users), len(detail.values), detail.claims
-        fits = [len(detail.recall) == len(detail.precision), len(detail.confusion) == people]
-        fits += [len(row) == people for row in detail.confusion]
+        users, values, claims = len(detail.confusion_users), len(detail.values), detail.claims
+        fits = [len(detail.recall) == len(detail.precision), len(detail.confusion) == users]
+        fits += [len(row) == users for row in detail.confusion]
         fits += [len(value.answered) == values for value in detail.values]
         if claims is not None:
             fits.append(len(claims.yes) == len(claims.no) == len(claims.edges) - 1)

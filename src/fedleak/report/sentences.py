@@ -29,7 +29,7 @@ def found(run: RunSummary, metric: str) -> str:
         )
     stranger = run.beside(best, "unseen")
     more = (
-        f" Updates of people it has never seen are told from the others with average precision "
+        f" Updates of users it has never seen are told from the others with average precision "
         f"{format_value(stranger.value)}; guessing would manage {format_value(stranger.chance)}."
         if stranger
         else ""
@@ -56,16 +56,16 @@ _NOT_SHOWN = " No attack was shown to beat guessing."
 
 
 def _named(top: Score, strangers: bool) -> str:
-    people = "people whom the attacker has seen before" if strangers else "people"
+    users = "users whom the attacker has seen before" if strangers else "users"
     return (
-        f"Out of {top.options} {people}, an update's sender is named correctly in {percent(top.value)} of cases; "
+        f"Out of {top.options} {users}, an update's sender is named correctly in {percent(top.value)} of cases; "
         f"guessing would manage {percent(top.chance)}"
     )
 
 
 def _matched(auc: Score, _: bool) -> str:
     return (
-        "Given two updates of one person and two of different people, the attack tells which is which in "
+        "Given two updates of one user and two of different users, the attack tells which is which in "
         f"{percent(auc.value)} of cases; guessing would manage {percent(auc.chance)}"
     )
 
@@ -79,7 +79,7 @@ def _described(auc: Score, _: bool) -> str:
 
 def _fitted(best: Score, _: bool) -> str:
     return (
-        f"Of the 10 people whose updates fit the profile best, {percent(best.value)} do fit it; guessing would find "
+        f"Of the 10 users whose updates fit the profile best, {percent(best.value)} do fit it; guessing would find "
         f"{percent(best.chance)}"
     )
 
@@ -94,23 +94,23 @@ def _grouped(right: Score, _: bool) -> str:
 def _extracted(first: Score, _: bool) -> str:
     many = f"{first.options:,}" if first.options < 10**12 else f"more than 10^{len(str(first.options)) - 2}"
     return (
-        f"The first record that the attack names for a device is its owner's secret in {percent(first.value)} of "
-        f"cases, out of {many} records that it could be; with the devices mixed up it would be in "
+        f"The first record that the attack names for a client is its owner's secret in {percent(first.value)} of "
+        f"cases, out of {many} records that it could be; with the clients mixed up it would be in "
         f"{percent(first.chance)}"
     )
 
 
 def _found_again(again: Score, _: bool) -> str:
     return (
-        f"Out of all updates of the next round, the one that the same device sent is picked in {percent(again.value)} "
+        f"Out of all updates of the next round, the one that the same client sent is picked in {percent(again.value)} "
         f"of cases; guessing would manage {percent(again.chance)}"
     )
 
 
 def _drawn(share: Score, _: bool) -> str:
     return (
-        f"Of the pictures that the attack draws for a device, {percent(share.value)} are nearest to a picture of that "
-        f"device, out of {share.options} devices; drawn for another device it would be {percent(share.chance)}"
+        f"Of the images that the attack draws for a client, {percent(share.value)} are nearest to an image of that "
+        f"client, out of {share.options} clients; drawn for another client it would be {percent(share.chance)}"
     )
 
 

@@ -66,7 +66,7 @@ class RunSummary:
 
     @property
     def utility(self) -> Utility | None:
-        """How good the model of this run is; of two runs the one in which every device defends itself."""
+        """How good the model of this run is; of two runs the one in which every client defends itself."""
         known = sorted((s for s in self.scores if s.utility is not None), key=lambda score: not score.adaptive)
         return known[0].utility if known else None
 
@@ -190,7 +190,7 @@ def control_held(scene: GameSummary) -> tuple[bool | None, str]:
     scores = [score for run in scene.controls for score in run.of(scene.metric)]
     if not scores:
         return None, (
-            "No control was run, so this audit cannot tell what people's data gives away from what the set-up "
+            "No control was run, so this audit cannot tell what users' data gives away from what the set-up "
             "itself gives away."
         )
     off = [(score, direction) for score in scores if (direction := departure(score, len(scores)))]
@@ -199,7 +199,7 @@ def control_held(scene: GameSummary) -> tuple[bool | None, str]:
     if not off:
         many = "the score is not" if len(scores) == 1 else f"none of the {len(scores)} scores is"
         cause = (
-            "the people's own data, not from the set-up"
+            "the users' own data, not from the set-up"
             if kinds == {"iid"}
             else "what clients repeat, not from the set-up"
             if kinds == {"fresh-data"}

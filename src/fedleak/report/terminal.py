@@ -33,7 +33,7 @@ _MOST_ROWS = 12  # of an analysis
 
 
 def show(audit: Audit, console: Console) -> None:
-    """Tell a person who never heard of the papers what an audit found, then give the numbers."""
+    """Tell a user who never heard of the papers what an audit found, then give the numbers."""
     console.print()
     console.print(Text(printable(audit.title), style="bold"))
     if audit.story:
@@ -89,7 +89,7 @@ def _story(scene: GameSummary, console: Console, *, first: bool) -> None:
 
 
 def show_checks(effects: Sequence[Effect], promised: Sequence[Promised], console: Console) -> None:
-    """What each defence changes of what leaves the devices, and what it promises."""
+    """What each defence changes of what leaves the clients, and what it promises."""
     given = {run_label(one.defence, None): one.promises for one in promised}
     for one in effects:
         console.print()
@@ -197,7 +197,7 @@ def show_analysis(analysis: Analysis, console: Console) -> None:
 def _note(scene: GameSummary) -> str:
     asked = max((score.n for run in scene.runs for score in run.scores), default=0)
     records = (
-        "named: secrets named for anybody at all; whose: of these, named first for their owner's device; edits: "
+        "named: secrets named for anybody at all; whose: of these, named first for their owner's client; edits: "
         "characters to be changed in the first guess. "
         if kind_of(scene.game) == "extract"
         else ""

@@ -34,16 +34,16 @@ def figure(weighed: Tradeoff) -> Figure:
         named.setdefault(_family(setting), []).append(setting)
     measure = metric_name(weighed.metric, weighed.game)
     lines = []
-    for family, members in named.items():
-        unit = [one.chance if counted else 1.0 for one in members]
+    for family, clients in named.items():
+        unit = [one.chance if counted else 1.0 for one in clients]
         lines.append(
             Series(
                 name=family,
-                x=[one.kept for one in members],
-                y=[one.value / u for one, u in zip(members, unit, strict=True)],
-                low=[one.low / u for one, u in zip(members, unit, strict=True)],
-                high=[one.high / u for one, u in zip(members, unit, strict=True)],
-                labels=[run_label(one.defence, None) for one in members],
+                x=[one.kept for one in clients],
+                y=[one.value / u for one, u in zip(clients, unit, strict=True)],
+                low=[one.low / u for one, u in zip(clients, unit, strict=True)],
+                high=[one.high / u for one, u in zip(clients, unit, strict=True)],
+                labels=[run_label(one.defence, None) for one in clients],
             )
         )
     ends = [min(s.kept for s in weighed.settings), max(s.kept for s in weighed.settings)]
@@ -80,7 +80,7 @@ def rows(weighed: Tradeoff) -> list[tuple[str, ...]]:
 
 
 def changes(effect: Effect) -> str:
-    """What a defence changes of what leaves the devices, in a sentence."""
+    """What a defence changes of what leaves the clients, in a sentence."""
     sizes = f" Norm {effect.norm:.2f} of the raw update's." if effect.norm is not None and effect.same < 1 else ""
     return f"{run_label(effect.defence, None)}: {effect.text}{sizes}"
 
@@ -96,7 +96,7 @@ def promise(given: Promise) -> str:
     )
     said = (
         f"{given.defence} states epsilon {epsilon(given.epsilon)}{hidden} at delta {given.delta:.1e} for the whole "
-        f"run, {epsilon(given.per_round or 0.0)} for a round with the device, at the level of a {given.unit}: "
+        f"run, {epsilon(given.per_round or 0.0)} for a round with the client, at the level of a {given.unit}: "
         f"{given.adjacency}; against {given.against}. {given.how}."
     )
     if given.shown is None or given.tested is None:

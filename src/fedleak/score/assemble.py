@@ -47,8 +47,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     centralised: float | None
     knn: float | None = None
     matched: float | None = None  # utility after as many local steps as the undefended run takes, if it takes more
-    local_steps: int = 0  # of all devices over all rounds
-    device_seconds: float | None = None  # computing time of one update
+    local_steps: int = 0  # of all clients over all rounds
+    client_seconds: float | None = None  # computing time of one update
     promises: list[Promise] = []  # of each defence
     dropped: int  # updates left out because they were not finite
     seconds: float
@@ -116,7 +116,7 @@ def assemble(plan: Plan, runs: Sequence[RunResult], seconds: float, effects: Seq
             "model": plan.resolved["model"]["name"],
             "parameters": first.parameters,
             "layers": first.layers,
-            "devices": (1 if plan.population.prior == "none" else 2) * first.users,
+            "clients": (1 if plan.population.prior == "none" else 2) * first.users,
             "updates dropped": sum(f.dropped for f in base.facts),
             **plan.resolved["federation"],
         },
@@ -222,7 +222,7 @@ def price(run: RunResult) -> Price:
         matched=at_matched if any(facts.matched is not None for facts in run.facts) else None,
         steps=[facts.local_steps for facts in run.facts],
         epsilon=min((p.epsilon for p in run.facts[0].promises if p.epsilon is not None), default=None),
-        seconds=[facts.device_seconds for facts in run.facts if facts.device_seconds is not None],
+        seconds=[facts.client_seconds for facts in run.facts if facts.client_seconds is not None],
     )
 
 

@@ -25,16 +25,16 @@ class AttackResult:
     right: IntArray
     options: tuple[str, ...]
     game: str = "identify"
-    who: IntArray | None = None  # whom each question is about: index into `people`; (questions, 2) for pairs
-    people: tuple[str, ...] = ()
+    who: IntArray | None = None  # whom each question is about: index into `users`; (questions, 2) for pairs
+    users: tuple[str, ...] = ()
     choices: int = 0  # how many answers there are to a question whose options are not listed
     gallery: IntArray | None = None  # (questions, 2): gap and number of the search that a question belongs to
-    evidence: Evidence | None = None  # people's data, where pictures are marked against it
-    judged: tuple[str, ...] = ()  # a property that pictures are judged by, and its value for each of the people
+    evidence: Evidence | None = None  # users' data, where images are marked against it
+    judged: tuple[str, ...] = ()  # a property that images are judged by, and its value for each of the users
 
     @property
     def about(self) -> IntArray:
-        """The people of each question, (questions, 1 or 2)."""
+        """The users of each question, (questions, 1 or 2)."""
         assert self.who is not None, "only `identify` can be scored without knowing whom a question is about"
         return self.who.reshape(len(self.right), -1)
 
@@ -56,26 +56,26 @@ class Measured:
 
 
 def pooled(played: Sequence[AttackResult]) -> tuple[int, list[IntArray]]:
-    """Number the people of all seeds by name: someone who took part in several runs is still one person to resample.
+    """Number the users of all seeds by name: someone who took part in several runs is still one user to resample.
 
-    Returns how many people were asked about, and for every seed whom each question is about, (questions, 1 or 2).
+    Returns how many users were asked about, and for every seed whom each question is about, (questions, 1 or 2).
     """
     place: dict[str, int] = {}
     found = []
     for one in played:
         present, inverse = np.unique(one.about, return_inverse=True)
-        numbers = np.asarray([place.setdefault(one.people[i], len(place)) for i in present], dtype=np.int64)
+        numbers = np.asarray([place.setdefault(one.users[i], len(place)) for i in present], dtype=np.int64)
         found.append(numbers[inverse.reshape(one.about.shape)])
     return len(place), found
 
 
-def groups(played: Sequence[AttackResult], people: int, who: Sequence[IntArray]) -> IntArray:
-    """The answer that each person stands for, in all questions of all seeds; 0 for everyone where somebody has two."""
-    answer = np.zeros(people, dtype=np.int64)
-    for one, persons in zip(played, who, strict=True):
-        answer[persons[:, 0]] = one.right
-    single = all((answer[persons] == one.right[:, None]).all() for one, persons in zip(played, who, strict=True))
-    return answer if single else np.zeros(people, dtype=np.int64)
+def groups(played: Sequence[AttackResult], users: int, who: Sequence[IntArray]) -> IntArray:
+    """The answer that each user stands for, in all questions of all seeds; 0 for everyone where somebody has two."""
+    answer = np.zeros(users, dtype=np.int64)
+    for one, about in zip(played, who, strict=True):
+        answer[about[:, 0]] = one.right
+    single = all((answer[about] == one.right[:, None]).all() for one, about in zip(played, who, strict=True))
+    return answer if single else np.zeros(users, dtype=np.int64)
 
 
 def measured(

@@ -12,7 +12,7 @@ from fedleak.score.attack_result import AttackResult, Measured, groups, measured
 from fedleak.score.interval import by_resample, in_chunks, wilson
 from fedleak.score.ranking import Ranking, Weights
 
-__all__ = ["average_precision", "auc", "precision_at", "per_person", "dealt"]
+__all__ = ["average_precision", "auc", "precision_at", "per_user", "dealt"]
 
 Metric = Callable[[Ranking, Weights, Weights], Weights]
 
@@ -31,7 +31,7 @@ def auc(played: Sequence[AttackResult], *, level: float, permutations: int) -> M
 def _ranked(
     played: Sequence[AttackResult], name: str, metric: Metric, blind: float, level: float, permutations: int
 ) -> Measured:
-    people, who = pooled(played)
+    users, who = pooled(played)
     rankings = [Ranking.of(one.claims[:, 0]) for one in played]
     for one in played:
         if not 0 < one.right.sum() < len(one.right):
@@ -42,23 +42,23 @@ def _ranked(
 
     def statistic(weights: Weights) -> Weights:
         rows = []
-        for one, ranking, persons in zip(played, rankings, who, strict=True):
-            # Two different people both have to be drawn for their pair to be there, one person only once. The product
+        for one, ranking, about in zip(played, rankings, who, strict=True):
+            # Two different users both have to be drawn for their pair to be there, one user only once. The product
             # of their weights is mildly conservative (Owen and Eckles, 2012, "Bootstrapping data arrays").
-            pair = persons[:, 0] != persons[:, -1]
-            every = weights[:, persons[:, 0]] * np.where(pair, weights[:, persons[:, -1]], 1.0)
+            pair = about[:, 0] != about[:, -1]
+            every = weights[:, about[:, 0]] * np.where(pair, weights[:, about[:, -1]], 1.0)
             rows.append(metric(ranking, every * one.right, every))
         return _mean(rows)
 
     questions, rng = max(len(one.right) for one in played), rng_for(played[0].seed, "interval", name)
-    interval = by_resample(statistic, groups(played, people, who), questions, level, rng)
+    interval = by_resample(statistic, groups(played, users, who), questions, level, rng)
     return measured(
         played,
-        float(statistic(np.ones((1, people)))[0]),
+        float(statistic(np.ones((1, users)))[0]),
         interval,
         blind=blind,
         nulls=[_null(one, ranking, metric, name, permutations) for one, ranking in zip(played, rankings, strict=True)],
-        users=people,
+        users=users,
         options=1,
         exact=name == "auc",
     )
@@ -84,16 +84,16 @@ def _mean(rows: Sequence[Weights]) -> Weights:
 def dealt(right: IntArray, who: IntArray, times: int, rng: np.random.Generator) -> IntArray:
     """The right answers as if they had nothing to do with the claims, but as clumped as they are: (times, questions).
 
-    Where everyone has one answer (what a person is, not what an update is), people swap their answers. Otherwise a
-    person has a run of questions with a yes and one with a no, and the runs are dealt anew along the questions in the
-    order of the people they are about. Shuffling single answers would take the clumps apart and make luck look smaller
+    Where everyone has one answer (what a user is, not what an update is), users swap their answers. Otherwise a
+    user has a run of questions with a yes and one with a no, and the runs are dealt anew along the questions in the
+    order of the users they are about. Shuffling single answers would take the clumps apart and make luck look smaller
     than it is.
     """
     anchor = who[:, 0]
-    _, first, person = np.unique(anchor, return_index=True, return_inverse=True)
+    _, first, user = np.unique(anchor, return_index=True, return_inverse=True)
     answer = right[first]
-    if (answer[person] == right).all():
-        return answer[np.argsort(rng.random((times, len(answer))), axis=1)][:, person]
+    if (answer[user] == right).all():
+        return answer[np.argsort(rng.random((times, len(answer))), axis=1)][:, user]
     order = np.lexsort((right, anchor))
     starts = np.flatnonzero(np.append(True, (np.diff(right[order]) != 0) | (np.diff(anchor[order]) != 0)))
     runs = np.diff(np.append(starts, len(right)))
@@ -105,14 +105,14 @@ def dealt(right: IntArray, who: IntArray, times: int, rng: np.random.Generator) 
 
 
 def precision_at(k: int, played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
-    """Share of those who fit among the k people whose updates have the highest mean claim.
+    """Share of those who fit among the k users whose updates have the highest mean claim.
 
-    The k people named are the trials, and Wilson's interval is that of so many: resampling everybody would say little
+    The k users named are the trials, and Wilson's interval is that of so many: resampling everybody would say little
     about who comes first.
     """
     values, chances, nulls, named = [], [], [], dict[str, float]()
     for one in played:
-        names, claims, fits = per_person(one)
+        names, claims, fits = per_user(one)
         most = min(k, len(claims))
         chosen = _chosen(claims, most)
         for name, share in zip(names, chosen / most / len(played), strict=True):
@@ -122,7 +122,7 @@ def precision_at(k: int, played: Sequence[AttackResult], *, level: float, permut
         order = np.argsort(rng_for(one.seed, "null", f"p{k}").random((permutations, len(fits))), axis=1)
         nulls.append(fits[order] @ chosen / most)
     value = float(np.mean(values))
-    trials = 1 / sum(share * share for share in named.values())  # Kish (1965): fewer where seeds name the same people
+    trials = 1 / sum(share * share for share in named.values())  # Kish (1965): fewer where seeds name the same users
     return measured(
         played,
         value,
@@ -135,16 +135,16 @@ def precision_at(k: int, played: Sequence[AttackResult], *, level: float, permut
     )
 
 
-def per_person(one: AttackResult) -> tuple[list[str], Weights, Weights]:
-    """Names of the people asked about, the mean claim about each, and whether they fit (1 or 0)."""
-    present, person = np.unique(one.about[:, 0], return_inverse=True)
-    counts = np.bincount(person)
-    claims = np.bincount(person, weights=one.claims[:, 0].astype(np.float64)) / counts
-    return [one.people[i] for i in present], claims, np.bincount(person, weights=one.right) / counts
+def per_user(one: AttackResult) -> tuple[list[str], Weights, Weights]:
+    """Names of the users asked about, the mean claim about each, and whether they fit (1 or 0)."""
+    present, user = np.unique(one.about[:, 0], return_inverse=True)
+    counts = np.bincount(user)
+    claims = np.bincount(user, weights=one.claims[:, 0].astype(np.float64)) / counts
+    return [one.users[i] for i in present], claims, np.bincount(user, weights=one.right) / counts
 
 
 def _chosen(claims: Weights, k: int) -> Weights:
-    """How much of each person is among the k highest; ties are broken at random in expectation."""
+    """How much of each user is among the k highest; ties are broken at random in expectation."""
     ranking = Ranking.of(claims.astype(np.float32))
     share = np.empty(len(claims))
     share[ranking.order] = np.clip((k - ranking.first) / (ranking.last - ranking.first + 1), 0, 1)

@@ -15,9 +15,9 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True):
     defence: str
     epsilon: float | None  # of the whole run
     hidden_epsilon: float | None  # the same while it is secret who took part
-    per_round: float | None  # of a round in which the device takes part
+    per_round: float | None  # of a round in which the client takes part
     delta: float | None
-    unit: str | None  # record or device: what one more or less of cannot be told
+    unit: str | None  # record or client: what one more or less of cannot be told
     adjacency: str
     against: str
     how: str
@@ -34,15 +34,15 @@ class Promised(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Effect(msgspec.Struct, frozen=True, kw_only=True):
-    """What a defence changes of what leaves the devices, in the first round of the first seed."""
+    """What a defence changes of what leaves the clients, in the first round of the first seed."""
 
     defence: dict[str, Any]
-    devices: int  # that are compared
+    clients: int  # that are compared
     same: float  # share of updates that leave as they would without it
-    cosine: float | None = None  # with the raw update, mean over devices
+    cosine: float | None = None  # with the raw update, mean over clients
     cosine_low: float | None = None
     cosine_high: float | None = None
-    norm: float | None = None  # in units of the raw update's, mean over devices
+    norm: float | None = None  # in units of the raw update's, mean over clients
     idle: bool  # it changes nothing at all
     text: str
 
@@ -65,7 +65,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     kept_high: float
     matched: float | None  # the same after as many local steps as the undefended run; None where they are as many
     steps: float  # local steps, in units of the undefended run's
-    seconds: float | None  # computing time of one update on its device, in the same units
+    seconds: float | None  # computing time of one update on its client, in the same units
     epsilon: float | None = None  # of the whole run, where a defence states one; the smallest of several
     best: bool  # nothing else keeps more utility and leaks less (the Pareto front)
 

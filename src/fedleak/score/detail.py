@@ -34,15 +34,15 @@ def detail(played: AttackResult, labels: Mapping[str, Any], null: Weights) -> De
 
 
 def _identify(played: AttackResult) -> dict[str, Any]:
-    people = identification.people(played)
-    ap = average_precision(played.claims, played.right, people)
-    answered = top(played.claims, played.right, 1, people).table.T  # (true user, answered user): share of updates
-    counts = np.bincount(played.right, minlength=people)
-    present = np.flatnonzero(counts[:people])
+    count = identification.users(played)
+    ap = average_precision(played.claims, played.right, count)
+    answered = top(played.claims, played.right, 1, count).table.T  # (true user, answered user): share of updates
+    counts = np.bincount(played.right, minlength=count)
+    present = np.flatnonzero(counts[:count])
     order = present[np.argsort(-ap.per_user[present], kind="stable")]
     users = []
     for u in order:
-        others = np.where(np.arange(people) == u, -1.0, answered[u])
+        others = np.where(np.arange(count) == u, -1.0, answered[u])
         worst = int(others.argmax())
         users.append(
             PerUser(
@@ -72,7 +72,7 @@ def _attribute(played: AttackResult) -> dict[str, Any]:
         "values": [
             PerValue(
                 value=played.options[v],
-                people=int(counts[v]),
+                users=int(counts[v]),
                 right=float(means[v][v]),
                 answered=[float(means[v][other]) for other in order],
             )

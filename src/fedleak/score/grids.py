@@ -1,4 +1,4 @@
-"""Pictures for the owner of a report: what a victim has, and below it what was reconstructed."""
+"""Images for the owner of a report: what a victim has, and below it what was reconstructed."""
 
 from __future__ import annotations
 
@@ -15,33 +15,35 @@ from fedleak.score.result import Grid
 __all__ = ["grids"]
 
 _ACROSS, _DOWN, _VICTIMS = 12, 2, 8
-_SIDE = 40  # pixels of a picture, at least
+_SIDE = 40  # pixels of an image, at least
 
 
 def grids(one: AttackResult) -> list[Grid]:
-    """A grid for each of the first victims: a row of real pictures, and rows of claims."""
-    assert one.evidence is not None, "pictures are shown beside the evidence"
+    """A grid for each of the first victims: a row of real images, and rows of claims."""
+    assert one.evidence is not None, "images are shown beside the evidence"
     found = []
-    for claims, person in list(zip(one.claims, one.about[:, 0], strict=True))[:_VICTIMS]:
-        held = one.evidence.held.examples[person].x
+    for claims, user in list(zip(one.claims, one.about[:, 0], strict=True))[:_VICTIMS]:
+        held = one.evidence.held.examples[user].x
         shown = held[np.linspace(0, len(held) - 1, min(_ACROSS, len(held))).astype(int)]
         rows = [shown, *(claims[row * _ACROSS : (row + 1) * _ACROSS] for row in range(_DOWN))]
-        found.append(Grid(user=one.people[person], png=base64.b64encode(png([r for r in rows if len(r)])).decode()))
+        found.append(Grid(user=one.users[user], png=base64.b64encode(png([r for r in rows if len(r)])).decode()))
     return found
 
 
 def png(rows: list[FloatArray]) -> bytes:
-    """Rows of pictures (n, channels, height, width) as one image."""
+    """Rows of images (n, channels, height, width) as one image."""
     channels, height, width = rows[0].shape[1:]
     scale = max(1, -(-_SIDE // height))
     gap = 2
     sheet = np.ones((len(rows) * (height + gap), _ACROSS * (width + gap), channels), dtype=np.float32)
     for i, row in enumerate(rows):
-        for k, picture in enumerate(row[:_ACROSS]):
+        for k, image in enumerate(row[:_ACROSS]):
             top, left = i * (height + gap), k * (width + gap)
-            sheet[top : top + height, left : left + width] = np.clip(picture, 0, 1).transpose(1, 2, 0)
+            sheet[top : top + height, left : left + width] = np.clip(image, 0, 1).transpose(1, 2, 0)
     whole = (sheet * 255).astype(np.uint8)
-    image = Image.fromarray(whole[..., 0] if channels == 1 else whole[..., :3])
+    sheet_image = Image.fromarray(whole[..., 0] if channels == 1 else whole[..., :3])
     buffer = io.BytesIO()
-    image.resize((image.width * scale, image.height * scale), Image.Resampling.NEAREST).save(buffer, "PNG")
+    sheet_image.resize((sheet_image.width * scale, sheet_image.height * scale), Image.Resampling.NEAREST).save(
+        buffer, "PNG"
+    )
     return buffer.getvalue()

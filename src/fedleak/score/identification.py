@@ -1,4 +1,4 @@
-"""The `identify` game: who of these people sent this update?"""
+"""The `identify` game: who of these users sent this update?"""
 
 from __future__ import annotations
 
@@ -16,27 +16,25 @@ from fedleak.score.permutation import Tally
 from fedleak.score.permutation import average_precision as average_precision_tally
 from fedleak.score.permutation import top as top_tally
 
-__all__ = ["average_precision", "top", "unseen", "open_world", "people", "by_tally"]
+__all__ = ["average_precision", "top", "unseen", "open_world", "users", "by_tally"]
 
 
 def average_precision(played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
-    """Mean over the people to choose from of how surely their updates are found among all."""
+    """Mean over the users to choose from of how surely their updates are found among all."""
     return by_tally(
-        played, "ap", lambda one: average_precision_tally(one.claims, one.right, people(one)), level, permutations
+        played, "ap", lambda one: average_precision_tally(one.claims, one.right, users(one)), level, permutations
     )
 
 
 def top(k: int, played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
-    """Share of the updates of people to choose from whose sender is among the k highest claims."""
-    return by_tally(
-        played, f"top{k}", lambda one: top_tally(one.claims, one.right, k, people(one)), level, permutations
-    )
+    """Share of the updates of users to choose from whose sender is among the k highest claims."""
+    return by_tally(played, f"top{k}", lambda one: top_tally(one.claims, one.right, k, users(one)), level, permutations)
 
 
 def unseen(played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
-    """How well updates of people whom the adversary has never seen are told from all others: by the claim `unseen`."""
+    """How well updates of users whom the adversary has never seen are told from all others: by the claim `unseen`."""
     asked = [
-        replace(one, claims=one.claims[:, -1:], right=(one.right == people(one)).astype(np.int64), options=(UNSEEN,))
+        replace(one, claims=one.claims[:, -1:], right=(one.right == users(one)).astype(np.int64), options=(UNSEEN,))
         for one in played
     ]
     return binary.average_precision(asked, level=level, permutations=permutations)
@@ -44,22 +42,22 @@ def unseen(played: Sequence[AttackResult], *, level: float, permutations: int) -
 
 def open_world(one: AttackResult) -> bool:
     """Whether `unseen` is an answer; somebody of that name does not make it one."""
-    return one.options[-1] == UNSEEN and one.options != one.people
+    return one.options[-1] == UNSEEN and one.options != one.users
 
 
-def people(one: AttackResult) -> int:
-    """How many of the options are people."""
+def users(one: AttackResult) -> int:
+    """How many of the options are users."""
     return len(one.options) - open_world(one)
 
 
 def by_tally(
     played: Sequence[AttackResult], name: str, tally: Callable[[AttackResult], Tally], level: float, permutations: int
 ) -> Measured:
-    """Pool the seeds by user: a person who took part in several runs is still one person to resample."""
+    """Pool the seeds by user: a user who took part in several runs is still one user to resample."""
     tallies = [tally(one) for one in played]
     totals: dict[str, list[float]] = {}
     for one, found in zip(played, tallies, strict=True):
-        for user, value, weight in zip(one.options[: people(one)], found.per_user, found.weights, strict=True):
+        for user, value, weight in zip(one.options[: users(one)], found.per_user, found.weights, strict=True):
             total = totals.setdefault(user, [0.0, 0.0])
             total[0] += weight * value
             total[1] += weight
@@ -76,5 +74,5 @@ def by_tally(
         blind=float(np.mean([found.blind for found in tallies])),
         nulls=nulls,
         users=int((weights > 0).sum()),
-        options=max(people(one) for one in played),
+        options=max(users(one) for one in played),
     )

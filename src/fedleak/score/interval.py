@@ -1,4 +1,4 @@
-"""Intervals that resample people."""
+"""Intervals that resample users."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def by_user(
     """Bootstrap the weighted mean of one value per user, resampling users rather than claims.
 
     Claims about one user rise and fall together; treating them as independent would make the interval too narrow.
-    Where all users agree, resampling shows no uncertainty at all, which is not believable for a handful of people:
+    Where all users agree, resampling shows no uncertainty at all, which is not believable for a handful of users:
     Wilson's interval for as many trials as there are users is given instead. And where each user was found or was not,
     resamples that hold none of the few who were found would put the lower end at 0, and a secret that was read out be
     called a leak that was not shown: Wilson's lower end stands there.
@@ -60,32 +60,32 @@ def by_resample(
     rng: np.random.Generator,
     resamples: int = 1000,
 ) -> Interval:
-    """Bootstrap any statistic that can be weighed by person: one row of weights per resample of the people.
+    """Bootstrap any statistic that can be weighed by user: one row of weights per resample of the users.
 
-    People are drawn within their group: how many people have a trait is part of the question, and a ranking metric
+    Users are drawn within their group: how many users have a trait is part of the question, and a ranking metric
     depends on it, so it must not vary with the draw.
 
-    A ranking metric of a resample is higher than that of the sample it was drawn from, because copies of a person
+    A ranking metric of a resample is higher than that of the sample it was drawn from, because copies of a user
     rank together; the percentiles are moved down by as much, so that a leak is not read out of the bootstrap itself.
     """
-    people = len(groups)
-    [value] = statistic(np.ones((1, people)))
-    if people < 2:
-        return wilson(float(value), people, level)
-    members = [np.flatnonzero(groups == group) for group in np.unique(groups)]
+    users = len(groups)
+    [value] = statistic(np.ones((1, users)))
+    if users < 2:
+        return wilson(float(value), users, level)
+    clients = [np.flatnonzero(groups == group) for group in np.unique(groups)]
 
     def draw(rows: int) -> npt.NDArray[np.float64]:
-        weights = np.empty((rows, people))
-        for group in members:
+        weights = np.empty((rows, users))
+        for group in clients:
             weights[:, group] = rng.multinomial(len(group), np.full(len(group), 1 / len(group)), size=rows)
         return statistic(weights)
 
     drawn = in_chunks(draw, resamples, questions)
     drawn = drawn[np.isfinite(drawn)]  # a resample may lack a right answer altogether
     if len(drawn) < 2 or np.ptp(drawn) < 1e-12:
-        return wilson(float(value), people, level)
+        return wilson(float(value), users, level)
     # The smallest group is what is known least about.
-    found = _percentiles(drawn, max(2, min(len(group) for group in members)), level)
+    found = _percentiles(drawn, max(2, min(len(group) for group in clients)), level)
     bias = float(drawn.mean() - value)
     return Interval(*(float(np.clip(end - bias, 0, 1)) for end in (found.low, found.high)))
 
@@ -96,9 +96,9 @@ def in_chunks(work: Callable[[int], npt.NDArray[np.float64]], rows: int, questio
     return np.concatenate([work(min(step, rows - start)) for start in range(0, rows, step)])
 
 
-def _percentiles(drawn: npt.NDArray[np.float64], people: int, level: float) -> Interval:
-    """Widened for few people as proposed by Hesterberg (2015, "What teachers should know about the bootstrap", 5)."""
-    tail = stats.norm.cdf(np.sqrt(people / (people - 1)) * stats.t.ppf((1 - level) / 2, people - 1))
+def _percentiles(drawn: npt.NDArray[np.float64], users: int, level: float) -> Interval:
+    """Widened for few users as proposed by Hesterberg (2015, "What teachers should know about the bootstrap", 5)."""
+    tail = stats.norm.cdf(np.sqrt(users / (users - 1)) * stats.t.ppf((1 - level) / 2, users - 1))
     low, high = np.quantile(drawn, [tail, 1 - tail])
     return Interval(float(low), float(high))
 

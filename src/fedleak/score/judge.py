@@ -1,7 +1,7 @@
-"""A judge of pictures: which class they show, whether they show anything at all, and which property.
+"""A judge of images: which class they show, whether they show anything at all, and which property.
 
-It learns from people who took no part and from the test set, so nothing that it knows comes from a victim. Beside the
-classes it has one for what is no picture (`fedleak.score.unreadable_images`). Without that a classifier is sure of its
+It learns from users who took no part and from the test set, so nothing that it knows comes from a victim. Beside the
+classes it has one for what is no image (`fedleak.score.unreadable_images`). Without that a classifier is sure of its
 answer on images that nobody could read, as those of model inversion.
 """
 
@@ -38,14 +38,14 @@ class Judge:
     _category: nn.Module
     _property: nn.Module | None
 
-    def categories(self, pictures: FloatArray) -> npt.NDArray[np.float64]:
-        """(pictures, classes + 1): how probable each class is; the last one stands for no picture."""
-        return _answers(self._category, pictures)
+    def categories(self, images: FloatArray) -> npt.NDArray[np.float64]:
+        """(images, classes + 1): how probable each class is; the last one stands for no image."""
+        return _answers(self._category, images)
 
-    def properties(self, pictures: FloatArray) -> npt.NDArray[np.float64]:
-        """(pictures, values): how probable each value of the property is."""
+    def properties(self, images: FloatArray) -> npt.NDArray[np.float64]:
+        """(images, values): how probable each value of the property is."""
         assert self._property is not None, "this judge knows no property"
-        return _answers(self._property, pictures)
+        return _answers(self._property, images)
 
 
 _KEPT: dict[str, Judge] = {}
@@ -68,7 +68,7 @@ def _trained(evidence: Evidence, attribute: str | None) -> Judge:
     others, test = evidence.bystanders, evidence.bystanders.background
     labelled = [(e.x, e.y) for e in (*others.examples, *([test.examples] if test is not None else []))]
     if not labelled:
-        raise AttackError("there is no test set and nobody who did not take part, so pictures cannot be judged")
+        raise AttackError("there is no test set and nobody who did not take part, so images cannot be judged")
     x = np.concatenate([part for part, _ in labelled]).astype(np.float32)
     y: IntArray = np.concatenate([np.asarray(part) for _, part in labelled]).astype(np.int64)
     category = _fit(x, y, others.outputs, spoilt=True, rng=rng_for(0, "judge", "category"))
@@ -79,7 +79,7 @@ def _trained(evidence: Evidence, attribute: str | None) -> Judge:
         values = tuple(sorted({value for value in told if value is not None}))
         if len(values) < 2:
             raise AttackError(
-                f"[[game]] reconstruct: attribute = '{attribute}' is judged by pictures of people who take no part, "
+                f"[[game]] reconstruct: attribute = '{attribute}' is judged by images of users who take no part, "
                 f"and {len(others.candidates)} of them show {len(values)} value(s) of it. Give the data set more "
                 "clients than [population] users takes, or leave the attribute out"
             )
@@ -100,22 +100,22 @@ def _fit(x: FloatArray, y: IntArray, outputs: int, *, spoilt: bool, rng: np.rand
     adam = torch.optim.Adam(network.parameters(), _RATE)
     with one_thread():
         for step, rows in enumerate(drawn):
-            pictures, answers = _noisy(x[rows], rng), y[rows].copy()
+            images, answers = _noisy(x[rows], rng), y[rows].copy()
             if spoilt:
                 bad = rng.random(_BATCH) < _SPOILT
-                pictures[bad], answers[bad] = bank[rng.integers(_BANK, size=int(bad.sum()))], outputs
+                images[bad], answers[bad] = bank[rng.integers(_BANK, size=int(bad.sum()))], outputs
             for group in adam.param_groups:
                 group["lr"] = _RATE * (1 - step / _STEPS)
             adam.zero_grad()
-            loss = F.cross_entropy(network(torch.from_numpy(pictures)), torch.from_numpy(answers))
+            loss = F.cross_entropy(network(torch.from_numpy(images)), torch.from_numpy(answers))
             torch.autograd.backward(loss)
             adam.step()
     return network.eval()
 
 
-def _noisy(pictures: FloatArray, rng: np.random.Generator) -> FloatArray:
-    """Slightly blurred, dimmed or grainy pictures are still pictures: a reconstruction is seldom sharper."""
-    made, blurred = pictures.copy(), len(pictures) // 2
+def _noisy(images: FloatArray, rng: np.random.Generator) -> FloatArray:
+    """Slightly blurred, dimmed or grainy images are still images: a reconstruction is seldom sharper."""
+    made, blurred = images.copy(), len(images) // 2
     blur = rng.uniform(0.2, 0.8)
     made[:blurred] = ndimage.gaussian_filter(made[:blurred], (0, 0, blur, blur))
     made *= rng.uniform(0.7, 1.0, (len(made), 1, 1, 1))
@@ -125,7 +125,7 @@ def _noisy(pictures: FloatArray, rng: np.random.Generator) -> FloatArray:
 
 
 def _network(shape: tuple[int, ...], outputs: int, rng: np.random.Generator) -> nn.Module:
-    """Two convolutions, and their means and maxima over the picture for large ones; weights drawn from `rng`."""
+    """Two convolutions, and their means and maxima over the image for large ones; weights drawn from `rng`."""
     channels, height, width = shape
     pool = max(1, min(height, width) // 14)  # 64 pixels are first reduced to 16
     flat = 32 * (height // pool // 4) * (width // pool // 4)
@@ -152,7 +152,7 @@ def _network(shape: tuple[int, ...], outputs: int, rng: np.random.Generator) -> 
     return network
 
 
-def _answers(network: nn.Module, pictures: FloatArray) -> npt.NDArray[np.float64]:
+def _answers(network: nn.Module, images: FloatArray) -> npt.NDArray[np.float64]:
     with one_thread(), torch.inference_mode():
-        parts = torch.split(torch.from_numpy(np.ascontiguousarray(pictures, dtype=np.float32)), _AT_ONCE)
+        parts = torch.split(torch.from_numpy(np.ascontiguousarray(images, dtype=np.float32)), _AT_ONCE)
         return torch.cat([network(part).softmax(1) for part in parts]).numpy().astype(np.float64)

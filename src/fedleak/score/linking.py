@@ -1,4 +1,4 @@
-"""The `link` game: which of these anonymous updates come from the same device?"""
+"""The `link` game: which of these anonymous updates come from the same client?"""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def asked(played: Sequence[AttackResult], metric: str) -> bool:
 
 
 def found_again(gap: int, played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
-    """Share of the updates whose device has the highest claim among all updates so many rounds later.
+    """Share of the updates whose client has the highest claim among all updates so many rounds later.
 
-    Chance is 1 / (number of candidates). Updates of devices that did not come back are not counted:
+    Chance is 1 / (number of candidates). Updates of clients that did not come back are not counted:
     there is nothing to find.
     """
     searches = [_search(one, gap) for one in played]
@@ -51,7 +51,7 @@ def _there(one: AttackResult, gap: int) -> npt.NDArray[np.bool_]:
 
 
 def _search(one: AttackResult, gap: int) -> tuple[AttackResult, Tally]:
-    """Searches as questions with a claim for every person; who has no update in the later round is out of it."""
+    """Searches as questions with a claim for every user; who has no update in the later round is out of it."""
     rows = np.flatnonzero(_there(one, gap))
     if not len(rows):
         raise AttackError(
@@ -59,26 +59,26 @@ def _search(one: AttackResult, gap: int) -> tuple[AttackResult, Tally]:
         )
     assert one.gallery is not None
     _, search = np.unique(one.gallery[rows, 1], return_inverse=True)
-    claims = np.full((int(search.max()) + 1, len(one.people)), -np.inf, dtype=np.float32)
+    claims = np.full((int(search.max()) + 1, len(one.users)), -np.inf, dtype=np.float32)
     claims[search, one.about[rows, 1]] = one.claims[rows, 0]
     right = np.empty(len(claims), dtype=np.int64)
     right[search] = one.about[rows, 0]
     found = top(claims, right, 1)
     sizes = np.bincount(search)
-    as_people = replace(one, claims=claims, right=right, options=one.people, who=right, gallery=None)
-    return as_people, replace(found, blind=float(np.mean(1 / sizes)))
+    as_users = replace(one, claims=claims, right=right, options=one.users, who=right, gallery=None)
+    return as_users, replace(found, blind=float(np.mean(1 / sizes)))
 
 
 def matched(played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
-    """How often a claim is on the right side of 0, pairs of one device and of two weighing the same.
+    """How often a claim is on the right side of 0, pairs of one client and of two weighing the same.
 
     Every attack fixes its own threshold beforehand, on data of nobody's; so guessing is right half of the time.
     """
-    people, who = pooled(played)
-    tables = [_counts(one, persons, people) for one, persons in zip(played, who, strict=True)]
+    users, who = pooled(played)
+    tables = [_counts(one, about, users) for one, about in zip(played, who, strict=True)]
 
     def statistic(weights: Table) -> Table:
-        # Two different people both have to be drawn for their pair to be there, one person only once.
+        # Two different users both have to be drawn for their pair to be there, one user only once.
         rows = []
         for said, every in tables:
             right = _share((weights * said.diagonal()).sum(1), (weights * every.diagonal()).sum(1))
@@ -88,29 +88,29 @@ def matched(played: Sequence[AttackResult], *, level: float, permutations: int) 
 
     seeds = list(zip(played, tables, strict=True))
     rng = rng_for(played[0].seed, "interval", "matched")
-    interval = by_resample(statistic, np.zeros(people, dtype=np.int64), people * people, level, rng)
+    interval = by_resample(statistic, np.zeros(users, dtype=np.int64), users * users, level, rng)
     return measured(
         played,
-        float(statistic(np.ones((1, people)))[0]),
+        float(statistic(np.ones((1, users)))[0]),
         interval,
         blind=0.5,
         nulls=[_null(*table, rng_for(one.seed, "null", "matched"), permutations) for one, table in seeds],
-        users=people,
+        users=users,
         options=1,
         exact=True,
     )
 
 
-def _counts(one: AttackResult, persons: npt.NDArray[np.int64], people: int) -> tuple[Table, Table]:
-    """By person of the earlier and of the later update: how many pairs are said to be of one device, and how many."""
-    said, every = np.zeros((people, people)), np.zeros((people, people))
-    np.add.at(said, (persons[:, 0], persons[:, 1]), one.claims[:, 0] > 0)
-    np.add.at(every, (persons[:, 0], persons[:, 1]), 1)
+def _counts(one: AttackResult, about: npt.NDArray[np.int64], users: int) -> tuple[Table, Table]:
+    """By user of the earlier and of the later update: how many pairs are said to be of one client, and how many."""
+    said, every = np.zeros((users, users)), np.zeros((users, users))
+    np.add.at(said, (about[:, 0], about[:, 1]), one.claims[:, 0] > 0)
+    np.add.at(every, (about[:, 0], about[:, 1]), 1)
     return said, every
 
 
 def _between(weights: Table, table: Table) -> Table:
-    """The weighed sum over pairs of different people."""
+    """The weighed sum over pairs of different users."""
     apart = table - np.diag(table.diagonal())
     return np.asarray(np.einsum("ru,ru->r", weights @ apart, weights))
 

@@ -49,7 +49,7 @@ class Tally:
         present = np.flatnonzero(self.weights)
         if len(present) < 2:
             raise AttackError(
-                "fewer than two people sent an update, so identities cannot be permuted; train more rounds"
+                "fewer than two users sent an update, so identities cannot be permuted; train more rounds"
             )
         weights = self.weights[present]
         values = np.empty(permutations)
@@ -66,17 +66,17 @@ def derangement(n: int, rng: np.random.Generator) -> IntArray:
             return order
 
 
-def average_precision(claims: FloatArray, right: IntArray, people: int | None = None) -> Tally:
+def average_precision(claims: FloatArray, right: IntArray, users: int | None = None) -> Tally:
     """Average precision of each user: rank all updates by the claim about that user (Orekondy et al., 2020).
 
-    Equal claims share a threshold, as in scikit-learn's average_precision_score. Only the first `people` options are
-    people (all of them, if absent); updates of anyone else are ranked with the others, but nobody is to be found there.
+    Equal claims share a threshold, as in scikit-learn's average_precision_score. Only the first `users` options are
+    users (all of them, if absent); updates of anyone else are ranked with the others, but nobody is to be found there.
     """
-    people = claims.shape[1] if people is None else people
+    users = claims.shape[1] if users is None else users
     # how many claims are at least as high
-    rank = rankdata(-claims[:, :people].astype(np.float64), method="max", axis=0)
-    table = np.zeros((people, people))
-    counts = np.bincount(right, minlength=people)[:people]
+    rank = rankdata(-claims[:, :users].astype(np.float64), method="max", axis=0)
+    table = np.zeros((users, users))
+    counts = np.bincount(right, minlength=users)[:users]
     for user in np.flatnonzero(counts):
         ranks = np.sort(rank[right == user], axis=0)
         found = np.broadcast_to(np.arange(1, len(ranks) + 1)[:, None], ranks.shape).copy()
@@ -87,17 +87,17 @@ def average_precision(claims: FloatArray, right: IntArray, people: int | None = 
     return Tally(table, present.astype(np.float64), blind=counts.sum() / len(right) / max(1, int(present.sum())))
 
 
-def top(claims: FloatArray, right: IntArray, k: int, people: int | None = None) -> Tally:
+def top(claims: FloatArray, right: IntArray, k: int, users: int | None = None) -> Tally:
     """Share of each user's updates for which the user is among the k highest claims.
 
-    Only the first `people` options are people (all, if absent); to answer with another option is to name nobody.
+    Only the first `users` options are users (all, if absent); to answer with another option is to name nobody.
     """
-    people = claims.shape[1] if people is None else people
-    counts = np.bincount(right, minlength=people)[:people]
-    known = right < people
-    table = np.zeros((people, people))
-    np.add.at(table.T, right[known], hits(claims, k)[known, :people])
-    return Tally(table / np.maximum(counts, 1), counts.astype(np.float64), blind=min(1.0, k / people))
+    users = claims.shape[1] if users is None else users
+    counts = np.bincount(right, minlength=users)[:users]
+    known = right < users
+    table = np.zeros((users, users))
+    np.add.at(table.T, right[known], hits(claims, k)[known, :users])
+    return Tally(table / np.maximum(counts, 1), counts.astype(np.float64), blind=min(1.0, k / users))
 
 
 def hits(claims: FloatArray, k: int) -> Table:

@@ -16,7 +16,7 @@ __all__ = ["promises"]
 def promises(
     defences: Sequence[Defence],
     plan: FederationPlan,
-    devices: int,
+    clients: int,
     examples: Sequence[int],
     seed: int,
     *,
@@ -25,10 +25,10 @@ def promises(
 ) -> list[Promise]:
     """The epsilon of each defence, or why there is none; with `canaries` it is put to the test.
 
-    `devices`, `examples` and `taken` are as in `fedleak.federation.privacy.training`.
+    `clients`, `examples` and `taken` are as in `fedleak.federation.privacy.training`.
     """
     found = []
-    known = training(defences, plan, devices, examples, taken=taken)
+    known = training(defences, plan, clients, examples, taken=taken)
     for place, stated in enumerate(defence.privacy(known) for defence in defences):
         put = put_to_the_test(defences, place, known, plan, seed) if canaries else None
         found.append(

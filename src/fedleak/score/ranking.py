@@ -1,6 +1,6 @@
 """Average precision and the area under the ROC curve of one ranking under many weights at once.
 
-A resample of people is a weight for every question, and a permutation is another set of right answers; both leave the
+A resample of users is a weight for every question, and a permutation is another set of right answers; both leave the
 ranking as it is, so questions are sorted once and every resample costs two cumulative sums.
 """
 

@@ -1,9 +1,9 @@
-"""The `reconstruct` game: pictures of a victim's data, beside the data itself and that of others.
+"""The `reconstruct` game: images of a victim's data, beside the data itself and that of others.
 
 Three metrics have a chance level, and verdicts are about these: `nearest` (whose data is nearest?), `specific` (nearer
-to the victim's pictures of a class than to other people's of the same class?) and `property` (is the victim's property
+to the victim's images of a class than to other users' of the same class?) and `property` (is the victim's property
 seen?). Chance exchanges the victims: an attack that draws the classes of all, however well, is then at chance. What
-pictures are like apart from that, inception score included, tells whether there is anything to see (`quality`).
+images are like apart from that, inception score included, tells whether there is anything to see (`quality`).
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from fedleak.score.result import Quality
 
 __all__ = ["nearest", "specific", "of_property", "has_property", "quality", "inception"]
 
-_SHOWN = 10_000  # pictures of others that a class is compared with, at most
+_SHOWN = 10_000  # images of others that a class is compared with, at most
 
 
 def nearest(played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
-    """Share of the pictures that are nearest to the victim's data, of all clients' (as many pictures of each)."""
+    """Share of the images that are nearest to the victim's data, of all clients' (as many images of each)."""
     tables = []
     for one in played:
         held, who = _held(one), one.about[:, 0]
@@ -38,7 +38,7 @@ def nearest(played: Sequence[AttackResult], *, level: float, permutations: int) 
         shown = [x[rng.choice(len(x), least, replace=False)] for x, _ in held]
         table = np.empty((len(who), len(who)))
         for row, claims in enumerate(_flat(one)):
-            # (samples, clients): the distance to the nearest picture of each.
+            # (samples, clients): the distance to the nearest image of each.
             gap = np.stack([cdist(claims, x).min(axis=1) for x in shown], axis=1)
             first = gap <= gap.min(axis=1, keepdims=True)
             table[row] = (first / first.sum(axis=1, keepdims=True)).mean(axis=0)[who]
@@ -48,10 +48,10 @@ def nearest(played: Sequence[AttackResult], *, level: float, permutations: int) 
 
 
 def specific(played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
-    """Share of the pictures nearer to the victim's of the same class than to as many of other people's.
+    """Share of the images nearer to the victim's of the same class than to as many of other users'.
 
-    Knowing which classes a victim has helps with `nearest`, and not here. A picture of a class that the victim has not
-    counts as a miss. One half is what pictures of the right classes get that have nothing personal about them.
+    Knowing which classes a victim has helps with `nearest`, and not here. An image of a class that the victim has not
+    counts as a miss. One half is what images of the right classes get that have nothing personal about them.
     """
     tables = []
     for one in played:
@@ -77,7 +77,7 @@ def specific(played: Sequence[AttackResult], *, level: float, permutations: int)
 
 
 def _won(claims: FloatArray, own: FloatArray, others: FloatArray) -> Weights:
-    """How probably a picture is nearer to the nearest of `own` than to that of as many drawn from `others`."""
+    """How probably an image is nearer to the nearest of `own` than to that of as many drawn from `others`."""
     if not len(others):
         return np.full(len(claims), 0.5)
     gap = cdist(claims, own).min(axis=1, keepdims=True)
@@ -89,7 +89,7 @@ def _won(claims: FloatArray, own: FloatArray, others: FloatArray) -> Weights:
 
 
 def of_property(played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
-    """Share of the pictures in which the judge sees the victim's property.
+    """Share of the images in which the judge sees the victim's property.
 
     Chance is never below what drawing the commonest value for everybody would give.
     """
@@ -123,10 +123,10 @@ def _measured(
 
 
 def quality(played: Sequence[AttackResult], level: float) -> list[Quality]:
-    """What the pictures are like, and what the victims' own pictures are by the same measures."""
-    people, who = pooled(played)
+    """What the images are like, and what the victims' own images are by the same measures."""
+    users, who = pooled(played)
     rows: dict[str, list[tuple[IntArray, list[float], list[float], float]]] = {}
-    for one, persons in zip(played, who, strict=True):
+    for one, about in zip(played, who, strict=True):
         kept, held = _judge(one), _held(one)
         shape = one.claims.shape[2:]
         own = [(held[v][0].reshape(-1, *shape), held[v][1]) for v in one.about[:, 0]]
@@ -135,13 +135,13 @@ def quality(played: Sequence[AttackResult], level: float) -> list[Quality]:
         for name in drawn[0]:
             largest = float(kept.classes) if name == "inception" else 2.0 if name == "diversity" else 1.0
             mine, theirs = ([told[name] for told in part] for part in (drawn, real))
-            rows.setdefault(name, []).append((persons[:, 0], mine, theirs, largest))
+            rows.setdefault(name, []).append((about[:, 0], mine, theirs, largest))
     found = []
     for name, parts in rows.items():
-        sums, total = np.zeros(people), np.zeros(people)
-        for persons, values, _, _ in parts:
-            np.add.at(sums, persons, values)
-            np.add.at(total, persons, 1)
+        sums, total = np.zeros(users), np.zeros(users)
+        for about, values, _, _ in parts:
+            np.add.at(sums, about, values)
+            np.add.at(total, about, 1)
         means, top = sums / np.maximum(total, 1), max(part[3] for part in parts)
         interval = by_user(np.clip(means / top, 0, 1), total, level, rng_for(played[0].seed, "interval", name))
         found.append(
@@ -156,12 +156,12 @@ def quality(played: Sequence[AttackResult], level: float) -> list[Quality]:
     return found
 
 
-def _told(kept: Judge, pictures: FloatArray, own: IntArray) -> dict[str, float]:
-    answers = kept.categories(pictures)
+def _told(kept: Judge, images: FloatArray, own: IntArray) -> dict[str, float]:
+    answers = kept.categories(images)
     shown = answers[:, :-1].argmax(axis=1)
     readable = answers.argmax(axis=1) < kept.classes
     sure = answers[:, :-1] / np.maximum(answers[:, :-1].sum(axis=1, keepdims=True), 1e-12)
-    flat = pictures.reshape(len(pictures), -1)
+    flat = images.reshape(len(images), -1)
     apart = [cdist(flat[shown == c], flat[shown == c]).sum() for c in np.unique(shown)]
     pairs = sum(n * (n - 1) for n in np.bincount(shown))
     size = np.linalg.norm(flat, axis=1).mean()
@@ -169,13 +169,13 @@ def _told(kept: Judge, pictures: FloatArray, own: IntArray) -> dict[str, float]:
         "readable": float(readable.mean()),
         "classes": float(np.isin(shown[readable], np.unique(own)).sum() / len(shown)),
         "inception": inception(sure),
-        # Between pictures of one class, in units of a picture's own length: 0 where all of a class are one picture.
+        # Between images of one class, in units of an image's own length: 0 where all of a class are one image.
         "diversity": float(sum(apart) / pairs / max(size, 1e-6)) if pairs else 0.0,
     }
 
 
 def inception(answers: npt.NDArray[np.float64]) -> float:
-    """The inception score of Salimans et al. (2016), of answers (pictures, classes): 1 at least, classes at most.
+    """The inception score of Salimans et al. (2016), of answers (images, classes): 1 at least, classes at most.
 
     >>> inception(np.eye(3)), inception(np.full((5, 3), 1 / 3))
     (3.0, 1.0)
@@ -186,12 +186,12 @@ def inception(answers: npt.NDArray[np.float64]) -> float:
 
 
 def _judge(one: AttackResult) -> Judge:
-    assert one.evidence is not None, "pictures are marked against evidence"
+    assert one.evidence is not None, "images are marked against evidence"
     return judge(one.evidence, one.judged[0] if one.judged else None)
 
 
 def _held(one: AttackResult) -> list[tuple[FloatArray, IntArray]]:
-    assert one.evidence is not None, "pictures are marked against evidence"
+    assert one.evidence is not None, "images are marked against evidence"
     return [(e.x.reshape(len(e), -1).astype(np.float32), np.asarray(e.y)) for e in one.evidence.held.examples]
 
 

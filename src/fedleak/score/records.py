@@ -1,9 +1,9 @@
-"""The `extract` game: rankings of records, one for each device.
+"""The `extract` game: rankings of records, one for each client.
 
 Two things are told apart. A secret is *extracted* if it is named at all, for whomever: the model has memorised it. It
-is *attributed* if it is named for its own device before any other. `top1`, `top5`, ... ask for both at once (Yuan et
+is *attributed* if it is named for its own client before any other. `top1`, `top5`, ... ask for both at once (Yuan et
 al., 2021, section V-A), and `distance1`, `distance5`, ... how near the nearest of the first k records came. Chance
-gives every device another one's ranking: an attack that extracts everything and attributes nothing is then at chance,
+gives every client another one's ranking: an attack that extracts everything and attributes nothing is then at chance,
 however many records there are to choose from.
 """
 
@@ -28,7 +28,7 @@ PLACES = (1, 5, 10, 20, 50)
 
 
 def top(k: int, played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
-    """Share of the people whose secret is among the first k records named for their own device."""
+    """Share of the users whose secret is among the first k records named for their own client."""
     return tabled(
         played,
         f"top{k}",
@@ -41,17 +41,17 @@ def top(k: int, played: Sequence[AttackResult], *, level: float, permutations: i
 
 
 def distance(k: int, played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
-    """The smallest edit distance between a person's secret and the first k records named for their device, on average.
+    """The smallest edit distance between a user's secret and the first k records named for their client, on average.
 
     The smaller, the more is given away (Yuan et al., 2021, Tables II, IV, VI). Chance is the distance to another
-    device's ranking: how near luck comes depends on how varied the records of a ranking are, and those are as varied.
+    client's ranking: how near luck comes depends on how varied the records of a ranking are, and those are as varied.
     """
-    people, who = pooled(played)
-    sums, total, nulls, farthest = np.zeros(people), np.zeros(people), [], 1.0
-    for one, persons in zip(played, who, strict=True):
+    users, who = pooled(played)
+    sums, total, nulls, farthest = np.zeros(users), np.zeros(users), [], 1.0
+    for one, about in zip(played, who, strict=True):
         table = _nearest(one, k)
-        np.add.at(sums, persons[:, 0], table.diagonal())
-        np.add.at(total, persons[:, 0], 1)
+        np.add.at(sums, about[:, 0], table.diagonal())
+        np.add.at(total, about[:, 0], 1)
         farthest = max(farthest, float(table.max()))
         nulls.append(_null(table, np.ones(len(table)), permutations, rng_for(one.seed, "null", f"distance{k}")))
     values = sums / total
@@ -66,14 +66,14 @@ def distance(k: int, played: Sequence[AttackResult], *, level: float, permutatio
         chance_high=float(np.quantile(null, 0.025)),  # what luck comes to, which is nearer here
         chance_low=float(np.quantile(null, 0.975)),
         n=sum(len(one.right) for one in played),
-        users=people,
+        users=users,
         options=max(one.choices for one in played),
         null=null,
     )
 
 
 def extracted(played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
-    """Share of the people whose secret is named for anybody.
+    """Share of the users whose secret is named for anybody.
 
     Exchanging the rankings changes nothing here; chance is to name as many different records blindly.
     """
@@ -93,9 +93,9 @@ def extracted(played: Sequence[AttackResult], *, level: float, permutations: int
 
 
 def attributed(played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
-    """Of the secrets that are extracted, the share that is named higher for its own device than for any other.
+    """Of the secrets that are extracted, the share that is named higher for its own client than for any other.
 
-    Where several devices have it at the same place, each is as good a guess.
+    Where several clients have it at the same place, each is as good a guess.
     """
     tables, weights = [], []
     for one in played:
@@ -114,7 +114,7 @@ def any_found(played: Sequence[AttackResult]) -> bool:
 
 
 def places(one: AttackResult) -> Weights:
-    """Where the ranking of each device (row) has the secret of each person (column), from 0; infinity: nowhere."""
+    """Where the ranking of each client (row) has the secret of each user (column), from 0; infinity: nowhere."""
     found = np.full((len(one.claims), len(one.right)), np.inf)
     for column, secret in enumerate(one.right):
         same = (one.claims == secret).all(axis=2)
@@ -133,12 +133,12 @@ def tabled(
     *,
     exact: bool = False,
 ) -> Measured:
-    """Put a metric together from what the claims of each question (row) score for each person (column)."""
-    people, who = pooled(played)
-    sums, total, nulls = np.zeros(people), np.zeros(people), []
-    for one, persons, table, weight in zip(played, who, tables, weights, strict=True):
-        np.add.at(sums, persons[:, 0], table.diagonal() * weight)
-        np.add.at(total, persons[:, 0], weight)
+    """Put a metric together from what the claims of each question (row) score for each user (column)."""
+    users, who = pooled(played)
+    sums, total, nulls = np.zeros(users), np.zeros(users), []
+    for one, about, table, weight in zip(played, who, tables, weights, strict=True):
+        np.add.at(sums, about[:, 0], table.diagonal() * weight)
+        np.add.at(total, about[:, 0], weight)
         if weight.any():
             nulls.append(_null(table, weight, permutations, rng_for(one.seed, "null", name)))
     values = sums / np.maximum(total, 1)
@@ -162,12 +162,12 @@ def _null(table: Weights, weight: Weights, permutations: int, rng: np.random.Gen
 
 
 def near(one: AttackResult) -> list[PerRecord]:
-    """How near the rankings came to each person's secret."""
+    """How near the rankings came to each user's secret."""
     place = places(one)
     nearest = {f"top{k}": _nearest(one, k).diagonal() for k in PLACES}
     return [
         PerRecord(
-            user=one.people[one.about[row, 0]],
+            user=one.users[one.about[row, 0]],
             place=_told(place[row, row]),
             elsewhere=_told(place[:, row].min()),
             distances={name: int(values[row]) for name, values in nearest.items()},
@@ -181,7 +181,7 @@ def _told(place: float) -> int | None:
 
 
 def _nearest(one: AttackResult, k: int) -> Weights:
-    """How near the first k records of each ranking (row) come to each person's secret (column)."""
+    """How near the first k records of each ranking (row) come to each user's secret (column)."""
     first = one.claims[:, :k]
     named, where = np.unique(first.reshape(-1, first.shape[2]), axis=0, return_inverse=True)
     each = np.stack([edit_distances(named, secret) for secret in one.right], axis=1)

@@ -65,15 +65,15 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     chance_low: float | None = None  # the 2.5th percentile of the same; of a distance the 97.5th
     multiple: float | None  # value / chance; None where chance is 0
     n: int  # questions asked
-    users: int  # people that the interval resamples, over all seeds
-    options: int  # people, or values, to choose from in one question; 1 where the answer is yes or no
+    users: int  # users that the interval resamples, over all seeds
+    options: int  # users, or values, to choose from in one question; 1 where the answer is yes or no
     seeds: list[int]
     defence: dict[str, Any] | None = None  # {"name": ..., settings ...}
     adaptive: bool = False  # the adversary knows of the defence and imitates it
     # "iid": the same audit of users with nothing personal in their data; "fresh-data": the same, and every client
     # trains on other examples in every round; "decoys": the same claims marked against
-    # records that nobody holds; "shuffled-selection": the same attack, told in the wrong order which devices took part;
-    # "swapped-secrets": the same claims, each device's marked against the secret of another one's owner
+    # records that nobody holds; "shuffled-selection": the same attack, told in the wrong order which clients took part;
+    # "swapped-secrets": the same claims, each client's marked against the secret of another one's owner
     # and which of its own records stands where
     control: str | None = None
     utility: Utility | None = None
@@ -97,7 +97,7 @@ class PerValue(msgspec.Struct, frozen=True, kw_only=True):
     """How well one value of an attribute was inferred."""
 
     value: str
-    people: int  # who have it
+    users: int  # who have it
     right: float  # mean over them of the share of their updates that are answered right
     answered: list[float]  # mean over them of the share answered with each value, in the order of the values
 
@@ -111,28 +111,28 @@ class ScoreHistogram(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PerRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """How near an attack came to the secret of one person; the secret itself is not told."""
+    """How near an attack came to the secret of one user; the secret itself is not told."""
 
     user: str
-    place: int | None  # in the ranking of the person's own device, from 1; None: not there
+    place: int | None  # in the ranking of the user's own client, from 1; None: not there
     elsewhere: int | None  # the best place in anybody's ranking
-    distances: dict[str, int]  # smallest edit distance among the first 1, 5, ... of the person's own ranking
+    distances: dict[str, int]  # smallest edit distance among the first 1, 5, ... of the user's own ranking
 
 
 class Quality(msgspec.Struct, frozen=True, kw_only=True):
-    """What reconstructed pictures are like, by one measure, over all victims and seeds."""
+    """What reconstructed images are like, by one measure, over all victims and seeds."""
 
-    # readable: the share that a judge takes for a picture; classes: that shows a class which the victim has; inception:
-    # the inception score; diversity: distance between pictures of one class, in units of their own length
+    # readable: the share that a judge takes for an image; classes: that shows a class which the victim has; inception:
+    # the inception score; diversity: distance between images of one class, in units of their own length
     name: str
     value: float
     low: float
     high: float
-    real: float  # the same of the victims' own pictures
+    real: float  # the same of the victims' own images
 
 
 class Grid(msgspec.Struct, frozen=True, kw_only=True):
-    """Pictures of one victim, for the owner of the report: the first row is real, the others are reconstructed."""
+    """Images of one victim, for the owner of the report: the first row is real, the others are reconstructed."""
 
     user: str
     png: str  # base64
@@ -147,7 +147,7 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True):
     defence: dict[str, Any] | None
     control: str | None
     adaptive: bool = False
-    users: list[PerUser]  # most identifiable first; empty where people are not what is asked for
+    users: list[PerUser]  # most identifiable first; empty where users are not what is asked for
     recall: list[float]  # precision-recall curve over all pairs of question and option, recall ascending
     precision: list[float]
     null: list[float]  # the headline metric under each permutation of identities, mean over seeds
@@ -156,7 +156,7 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True):
     values: list[PerValue] = []  # of an attribute, commonest first
     claims: ScoreHistogram | None = None  # where the answer is yes or no
     records: list[PerRecord] = []  # where records are asked for
-    quality: list[Quality] = []  # where pictures are asked for
+    quality: list[Quality] = []  # where images are asked for
     grids: list[Grid] = []  # and some of them; in the report only, results.json has none
 
 

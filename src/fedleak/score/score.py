@@ -60,7 +60,7 @@ _METRICS: Mapping[str, Mapping[str, Metric]] = {
 
 
 def measure(played: Sequence[AttackResult], metric: str, *, level: float, permutations: int) -> Measured:
-    """One metric of what was played, with an interval that resamples people and a chance level that permutes them."""
+    """One metric of what was played, with an interval that resamples users and a chance level that permutes them."""
     game = played[0].game
     if game not in _METRICS:
         raise AttackError(f"game '{game}' has no metrics{did_you_mean(game, _METRICS)}")

@@ -81,7 +81,7 @@ def higher(scores: Sequence[Score]) -> bool:
 def _setting(defence: dict[str, Any] | None, scores: Sequence[Score], prices: Sequence[Price], better: bool) -> Setting:
     strongest = max(scores, key=lambda score: (score.low, score.value))
     base = prices[0]
-    # Where every device defends itself, shadow devices too, utility is what the defence really leaves.
+    # Where every client defends itself, shadow clients too, utility is what the defence really leaves.
     mine = max((p for p in prices if p.defence == defence), key=lambda price: price.adaptive)
     kept = [_kept(value, alone, better) for value, alone in zip(mine.utility, base.utility, strict=True)]
     matched = (

@@ -17,15 +17,15 @@ __all__ = ["top1", "average_precision", "answered"]
 
 
 def top1(played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
-    """Mean over people of the share of their updates that are answered right.
+    """Mean over users of the share of their updates that are answered right.
 
     Whoever always answers with the commonest value is right as often as that value occurs; chance is never below it.
     """
-    people, who = pooled(played)
-    sums, seeds, nulls, majority = np.zeros(people), np.zeros(people), [], []
-    for one, persons in zip(played, who, strict=True):
+    users, who = pooled(played)
+    sums, seeds, nulls, majority = np.zeros(users), np.zeros(users), [], []
+    for one, about in zip(played, who, strict=True):
         value, shares = answered(one)
-        present, everyone = persons[np.unique(one.about, return_index=True)[1], 0], np.arange(len(value))
+        present, everyone = about[np.unique(one.about, return_index=True)[1], 0], np.arange(len(value))
         sums[present] += shares[everyone, value]
         seeds[present] += 1
         majority.append(np.bincount(value).max() / len(value))
@@ -39,46 +39,46 @@ def top1(played: Sequence[AttackResult], *, level: float, permutations: int) -> 
         interval,
         blind=float(np.mean(majority)),
         nulls=nulls,
-        users=people,
+        users=users,
         options=max(len(one.options) for one in played),
     )
 
 
 def answered(one: AttackResult) -> tuple[IntArray, Weights]:
-    """The value that each person has, and the share of the person's updates answered with each value."""
-    _, first, person = np.unique(one.about[:, 0], return_index=True, return_inverse=True)
+    """The value that each user has, and the share of the user's updates answered with each value."""
+    _, first, user = np.unique(one.about[:, 0], return_index=True, return_inverse=True)
     shares = np.zeros((len(first), len(one.options)))
-    np.add.at(shares, person, hits(one.claims, 1))
-    return one.right[first], shares / np.bincount(person)[:, None]
+    np.add.at(shares, user, hits(one.claims, 1))
+    return one.right[first], shares / np.bincount(user)[:, None]
 
 
 def average_precision(played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
     """Mean over values of the average precision of ranking all updates by the claim for that value."""
-    people, who = pooled(played)
+    users, who = pooled(played)
     rankings = [[Ranking.of(column) for column in one.claims.T] for one in played]
 
     def statistic(weights: Weights) -> Weights:
         rows = [
-            _macro(ranked, one.right[None], weights[:, persons[:, 0]])
-            for one, ranked, persons in zip(played, rankings, who, strict=True)
+            _macro(ranked, one.right[None], weights[:, about[:, 0]])
+            for one, ranked, about in zip(played, rankings, who, strict=True)
         ]
         return np.asarray(np.mean(rows, axis=0))
 
-    def null(one: AttackResult, ranked: Sequence[Ranking], persons: IntArray) -> Weights:
+    def null(one: AttackResult, ranked: Sequence[Ranking], about: IntArray) -> Weights:
         rng, every = rng_for(one.seed, "null", "ap"), np.ones((1, len(one.right)))
         return in_chunks(
-            lambda rows: _macro(ranked, dealt(one.right, persons, rows, rng), every), permutations, len(one.right)
+            lambda rows: _macro(ranked, dealt(one.right, about, rows, rng), every), permutations, len(one.right)
         )
 
     questions, rng = max(len(one.right) for one in played), rng_for(played[0].seed, "interval", "ap")
-    interval = by_resample(statistic, groups(played, people, who), questions, level, rng)
+    interval = by_resample(statistic, groups(played, users, who), questions, level, rng)
     return measured(
         played,
-        float(statistic(np.ones((1, people)))[0]),
+        float(statistic(np.ones((1, users)))[0]),
         interval,
         blind=float(np.mean([1 / len(np.unique(one.right)) for one in played])),
         nulls=[null(*seed) for seed in zip(played, rankings, who, strict=True)],
-        users=people,
+        users=users,
         options=max(len(one.options) for one in played),
     )
 

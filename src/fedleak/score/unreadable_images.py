@@ -1,4 +1,4 @@
-"""Images that show nothing, for a judge to learn what no picture is."""
+"""Images that show nothing, for a judge to learn what no image is."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["garbage"]
 
 Image: TypeAlias = npt.NDArray[np.floating[Any]]  # (channels, height, width)
 
-_KINDS = (0.1,) * 6 + (0.2,) * 2  # shares of the makers below: more of what is nearest to pictures
+_KINDS = (0.1,) * 6 + (0.2,) * 2  # shares of the makers below: more of what is nearest to images
 
 
 def garbage(real: FloatArray, count: int, rng: np.random.Generator) -> FloatArray:
-    """Images that show nothing, made of pictures so that brightness and contrast do not give them away.
+    """Images that show nothing, made of images so that brightness and contrast do not give them away.
 
-    Noise, smooth noise, shuffled pixels, thick blur, blends of several pictures, blank ones; and what a generator draws
-    that has learnt strokes but no shapes: pieces of several pictures put together, and pictures bent out of shape.
+    Noise, smooth noise, shuffled pixels, thick blur, blends of several images, blank ones; and what a generator draws
+    that has learnt strokes but no shapes: pieces of several images put together, and images bent out of shape.
     """
     chosen = real[rng.integers(len(real), size=(count, 4))]
     makers = (_noise, _clouds, _shuffled, _blurred, _blended, _blank, _pieces, _bent)
@@ -68,7 +68,7 @@ def _blank(some: FloatArray, rng: np.random.Generator) -> Image:
 
 
 def _pieces(some: FloatArray, rng: np.random.Generator) -> Image:
-    """Two to five pieces a side, each of another picture and from nearly the same place."""
+    """Two to five pieces a side, each of another image and from nearly the same place."""
     height, width = some.shape[2:]
     count = int(rng.integers(2, 6))
     made = np.empty_like(some[0])
@@ -83,7 +83,7 @@ def _pieces(some: FloatArray, rng: np.random.Generator) -> Image:
 
 
 def _bent(some: FloatArray, rng: np.random.Generator) -> Image:
-    """Every point moved, neighbours alike, by up to a third of the picture."""
+    """Every point moved, neighbours alike, by up to a third of the image."""
     size = some.shape[2:]
     smooth = rng.uniform(min(size) / 20, min(size) / 9)
     places = np.indices(size).astype(np.float64)

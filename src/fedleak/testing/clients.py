@@ -1,7 +1,7 @@
 """The trace that linking attacks are held to: a small federation of clients with few digits each.
 
-Without a leak, every round's updates are handed to the devices by lot: no update has anything to do with the one that
-the same device sent before.
+Without a leak, every round's updates are handed to the clients by lot: no update has anything to do with the one that
+the same client sent before.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from fedleak.core import Params, Task, rng_for
-from fedleak.federation.federation import Device, Round, devices, initial, train
+from fedleak.federation.federation import Client, Round, initial, make_clients, train
 from fedleak.federation.model import Signature
 from fedleak.federation.models.strided import StridedCnn
 from fedleak.plan.plan import FederationPlan, PopulationPlan
@@ -30,10 +30,10 @@ SIGNATURE = Signature(Task.CLASSIFY, (1, 8, 8), 10)
 
 def write_clients(folder: Path, seed: int, *, leak: bool) -> Path:
     """Record the federation of a seed, its updates in the hands of their senders or in anybody's."""
-    prepared, members, start, rounds = _trained(seed)
+    prepared, clients, start, rounds = _trained(seed)
     Truth(
         users=tuple(share.user.id for share in prepared.shares),
-        device_user={device.id: device.user for device in members},
+        client_user={client.id: client.user for client in clients},
         attributes={share.user.id: share.user.attributes for share in prepared.shares},
     ).save(folder / "truth")
     public_only(prepared).save(folder / "prior")
@@ -41,19 +41,17 @@ def write_clients(folder: Path, seed: int, *, leak: bool) -> Path:
         rounds = [
             replace(
                 done,
-                participants=done.participants[
-                    rng_for(seed, "contract clients", done.number).permutation(len(members))
-                ],
+                clients=done.clients[rng_for(seed, "contract clients", done.number).permutation(len(clients))],
             )
             for done in rounds
         ]
-    return record(folder, f"clients-{seed}-{leak}", ARCHITECTURE, SIGNATURE, PLAN, members, start, rounds)
+    return record(folder, f"clients-{seed}-{leak}", ARCHITECTURE, SIGNATURE, PLAN, clients, start, rounds)
 
 
 @cache
-def _trained(seed: int) -> tuple[Prepared, tuple[Device, ...], Params, list[Round]]:
+def _trained(seed: int) -> tuple[Prepared, tuple[Client, ...], Params, list[Round]]:
     """Train once for all attacks that are held to it, with and without a leak."""
     prepared = prepare(DATA, PopulationPlan(prior="none"), seed)
-    members = devices(prepared.shares, seed)
+    clients = make_clients(prepared.shares, seed)
     model = ARCHITECTURE.build(SIGNATURE)
-    return prepared, members, initial(model, seed), list(train(model, members, PLAN, (), None, seed))
+    return prepared, clients, initial(model, seed), list(train(model, clients, PLAN, (), None, seed))

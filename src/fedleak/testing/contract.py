@@ -5,13 +5,13 @@
     def test_my_attack_keeps_the_contract(tmp_path):
         check_attack(MyAttack(), tmp_path)
 
-Two kinds of trace are made for it. In a *null trace* every device's updates resemble each other, but an anonymous
-device has nothing in common with its owner's prior data, so nothing can be found. In a *planted-leak trace* both carry
-the owner's signature, class mix and style, which the prior's pictures show, so an attack that finds nothing is broken.
+Two kinds of trace are made for it. In a *null trace* every client's updates resemble each other, but an anonymous
+client has nothing in common with its owner's prior data, so nothing can be found. In a *planted-leak trace* both carry
+the owner's signature, class mix and style, which the prior's images show, so an attack that finds nothing is broken.
 For attacks that train the shared model any further, the same is done with a real federation of made-up people; for
-attacks on records, with one of people who hold secrets (`fedleak.testing.secrets`), and for attacks that link
-updates, with one of clients with few classes each (`fedleak.testing.clients`). Reconstructed pictures are marked
-against the data of the devices or of strangers (`fedleak.testing.portraits`).
+attacks on records, with one of users who hold secrets (`fedleak.testing.secrets`), and for attacks that link
+updates, with one of clients with few classes each (`fedleak.testing.clients`). Reconstructed images are marked
+against the data of the clients or of strangers (`fedleak.testing.portraits`).
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from fedleak.core import Capability, Observation, rng_for
 from fedleak.games.game import GameInstance
 from fedleak.score.score import AttackResult, Measured, measure
 from fedleak.testing.clients import write_clients
-from fedleak.testing.people import write_federation, write_run
-from fedleak.testing.portraits import VICTIMS, write_pictures
+from fedleak.testing.portraits import VICTIMS, write_images
 from fedleak.testing.secrets import write_secrets
+from fedleak.testing.users import write_federation, write_run
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth
@@ -40,7 +40,7 @@ from fedleak.views.adversaries import Adversary, everyone
 
 __all__ = ["ContractBroken", "check_attack", "null_trace", "planted_trace"]
 
-# What games ask that cannot be played without being told, or with half of so few people.
+# What games ask that cannot be played without being told, or with half of so few users.
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "attribute": {"attribute": "group"},
     "profile": {"trait": "marked"},
@@ -57,7 +57,7 @@ def check_attack(attack: Attack, folder: Path) -> None:
     """Hold an attack to the contract, on traces written below `folder`.
 
     Same seed, same claims; the trace is left as it was; every question is answered with finite scores; at chance on
-    null traces, above chance on planted leaks. Whoever needs to know which devices took part, or which of its records
+    null traces, above chance on planted leaks. Whoever needs to know which clients took part, or which of its records
     stands where, must find nothing where that is told in the wrong order.
     """
     adversary = weakest(attack)
@@ -70,8 +70,8 @@ def check_attack(attack: Attack, folder: Path) -> None:
     if attack.game == "link":
         write, metric = write_clients, "gap1"
     if attack.game == "reconstruct":
-        write, metric = partial(write_pictures, power=attack.capabilities), "nearest"
-    # Few people are asked for pictures, and each of them scores anything between nothing and everything.
+        write, metric = partial(write_images, power=attack.capabilities), "nearest"
+    # Few users are asked for images, and each of them scores anything between nothing and everything.
     seeds = 5 if attack.game == "reconstruct" else 2
     planted = [write(folder / f"planted-{seed}", seed, leak=True) for seed in range(seeds)]
     before = digest(planted[0])
@@ -81,7 +81,7 @@ def check_attack(attack: Attack, folder: Path) -> None:
     if digest(planted[0]) != before:
         raise ContractBroken(f"{attack.name}: the trace was changed")
     found = measured([first, *(play(attack, adversary, planted[seed], seed) for seed in range(1, seeds))], metric)
-    # Who sees nobody's update cannot tell one device's data from another's, and must not seem to.
+    # Who sees nobody's update cannot tell one client's data from another's, and must not seem to.
     blind = attack.game == "reconstruct" and Observation.UPDATES not in attack.needs
     if (found.low <= found.chance) != blind:
         raise ContractBroken(f"{attack.name}: a planted leak was not found ({told(found, metric)})")
@@ -99,12 +99,12 @@ def check_attack(attack: Attack, folder: Path) -> None:
 
 
 def planted_trace(folder: Path, seed: int) -> Path:
-    """A run whose devices, shadow and anonymous alike, carry their owner's signature."""
+    """A run whose clients, shadow and anonymous alike, carry their owner's signature."""
     return write_run(folder, seed, leak=True)
 
 
 def null_trace(folder: Path, seed: int) -> Path:
-    """A run whose anonymous devices carry signatures of their own, unrelated to anybody's prior data."""
+    """A run whose anonymous clients carry signatures of their own, unrelated to anybody's prior data."""
     return write_run(folder, seed, leak=False)
 
 
@@ -127,8 +127,8 @@ def play(attack: Attack, adversary: Adversary, run: Path, seed: int, *, shuffled
     view, questions = asked.look(run / "trace", adversary, shuffled=order)
     claims = attack.run(view, asked.prior, questions, rng_for(seed, "contract"))
     claims = game.check(np.asarray(claims), questions, attack.name)
-    # People of different seeds are different people, whatever they are called.
-    options, people = (tuple(f"{seed}/{name}" for name in names) for names in (questions.options, answers.people))
+    # Users of different seeds are different users, whatever they are called.
+    options, users = (tuple(f"{seed}/{name}" for name in names) for names in (questions.options, answers.users))
     return AttackResult(
         seed,
         claims,
@@ -136,7 +136,7 @@ def play(attack: Attack, adversary: Adversary, run: Path, seed: int, *, shuffled
         options,
         attack.game,
         answers.who,
-        people,
+        users,
         questions.choices,
         gallery=answers.gallery,
         evidence=answers.evidence,

@@ -1,6 +1,6 @@
 """The trace that reconstructions are held to: a small federation of clients with digits of two classes each.
 
-With a leak, pictures are marked against what the devices trained on. Without, the truth names the data of people who
+With a leak, images are marked against what the clients trained on. Without, the truth names the data of users who
 took no part: what is found then is not there.
 """
 
@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from fedleak.core import Capability, Params, Task, UserId, rng_for
-from fedleak.federation.federation import Device, Round, devices, initial, train
+from fedleak.federation.federation import Client, Round, initial, make_clients, train
 from fedleak.federation.gan_client import ClassGan, Joined
 from fedleak.federation.model import Signature
 from fedleak.federation.models.strided import StridedCnn
@@ -24,7 +24,7 @@ from fedleak.testing.record import public_only, record
 from fedleak.trace.evidence import Evidence
 from fedleak.trace.truth import Truth
 
-__all__ = ["write_pictures"]
+__all__ = ["write_images"]
 
 CLIENTS, VICTIMS = 8, 6
 DATA = MnistClients(source="digits", clients=2 * CLIENTS, examples=24, classes=2, auxiliary=600)
@@ -34,9 +34,9 @@ JOIN = JoinPlan(fakes=12, own=12, width=0.1)
 SHAPE, CLASSES = (1, 8, 8), 10
 
 
-def write_pictures(folder: Path, seed: int, *, leak: bool, power: Capability = Capability.NONE) -> Path:
-    """Record the federation of a seed, with people's own data as the truth or with strangers'."""
-    prepared, members, told, start, rounds = _trained(seed, power)
+def write_images(folder: Path, seed: int, *, leak: bool, power: Capability = Capability.NONE) -> Path:
+    """Record the federation of a seed, with users' own data as the truth or with strangers'."""
+    prepared, clients, told, start, rounds = _trained(seed, power)
     evidence = Evidence.of(prepared)
     if not leak:
         strangers = evidence.bystanders.examples[:CLIENTS]
@@ -44,34 +44,34 @@ def write_pictures(folder: Path, seed: int, *, leak: bool, power: Capability = C
     users = {share.user.id: share.user for share in prepared.shares}
     Truth(
         users=tuple(users),
-        device_user={device.id: device.user for device in members if device.user in users},
+        client_user={client.id: client.user for client in clients if client.user in users},
         attributes={user.id: user.attributes for user in users.values()},
         evidence=evidence,
     ).save(folder / "truth")
     public_only(prepared).save(folder / "prior")
     signature = Signature(Task.CLASSIFY, SHAPE, CLASSES + (Capability.JOIN in power))
-    name = f"pictures-{seed}-{leak}-{power}"
-    return record(folder, name, ARCHITECTURE, signature, PLAN, members, start, rounds, told)
+    name = f"images-{seed}-{leak}-{power}"
+    return record(folder, name, ARCHITECTURE, signature, PLAN, clients, start, rounds, told)
 
 
 @cache
 def _trained(
     seed: int, power: Capability
-) -> tuple[Prepared, tuple[Device, ...], tuple[dict[str, object], ...], Params, list[Round]]:
+) -> tuple[Prepared, tuple[Client, ...], tuple[dict[str, object], ...], Params, list[Round]]:
     """Train once for all attacks that are held to it, with and without a leak."""
     prepared = prepare(DATA, PopulationPlan(prior="none", users=CLIENTS), seed)
-    members = devices(prepared.shares, seed)
+    clients = make_clients(prepared.shares, seed)
     model = ARCHITECTURE.build(Signature(Task.CLASSIFY, SHAPE, CLASSES + (Capability.JOIN in power)))
     tampering, told = NOTHING, tuple[dict[str, object], ...]()
     if Capability.ISOLATE in power:
-        chosen = rng_for(seed, "contract isolate").choice(len(members), VICTIMS, replace=False).tolist()
+        chosen = rng_for(seed, "contract isolate").choice(len(clients), VICTIMS, replace=False).tolist()
         tampering = Tampering(isolated=tuple(sorted(chosen)))
-        told = ({"power": "isolate", "devices": sorted(members[index].id for index in chosen)},)
+        told = ({"power": "isolate", "clients": sorted(clients[index].id for index in chosen)},)
     if Capability.JOIN in power:
-        joined = Joined(ClassGan(model, SHAPE, CLASSES, JOIN, seed), len(members), prepared.public)
+        joined = Joined(ClassGan(model, SHAPE, CLASSES, JOIN, seed), len(clients), prepared.public)
         blank = prepared.shares[0].private.take([0] * (JOIN.fakes + JOIN.own))
-        members = (*members, Device("d-joined", UserId("adversary"), -1, blank))
+        clients = (*clients, Client("d-joined", UserId("adversary"), -1, blank))
         tampering = Tampering(newcomer=joined)
-        told = ({"power": "join", "device": "d-joined", "seed": seed, **to_dict(JOIN)},)
-    rounds = list(train(model, members, PLAN, (), None, seed, tampering=tampering))
-    return prepared, members, told, initial(model, seed), rounds
+        told = ({"power": "join", "client": "d-joined", "seed": seed, **to_dict(JOIN)},)
+    rounds = list(train(model, clients, PLAN, (), None, seed, tampering=tampering))
+    return prepared, clients, told, initial(model, seed), rounds

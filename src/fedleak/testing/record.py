@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedleak.core import Params
-from fedleak.federation.federation import Device, Round
+from fedleak.federation.federation import Client, Round
 from fedleak.federation.model import Signature
 from fedleak.plan.configure import to_dict
 from fedleak.plan.plan import FederationPlan
@@ -37,7 +37,7 @@ def record(
     architecture: Any,
     signature: Signature,
     plan: FederationPlan,
-    members: Sequence[Device],
+    clients: Sequence[Client],
     start: Params,
     rounds: Iterable[Round],
     tampering: tuple[dict[str, object], ...] = (),
@@ -49,8 +49,8 @@ def record(
         task=signature.task,
         model=architecture.name,
         layout=architecture.build(signature).layout,
-        devices=tuple(device.id for device in members),
-        shadow=tuple(device.shadow for device in members),
+        clients=tuple(client.id for client in clients),
+        shadow=tuple(client.shadow for client in clients),
         settings={
             **to_dict(plan),
             "architecture": to_dict(architecture),

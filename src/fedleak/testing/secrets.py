@@ -1,6 +1,6 @@
-"""The trace that attacks on records are held to: a small federation of people who each hold a PIN.
+"""The trace that attacks on records are held to: a small federation of users who each hold a PIN.
 
-With a leak, the truth names the PINs that the devices trained on. Without, it names others: what an attack then finds
+With a leak, the truth names the PINs that the clients trained on. Without, it names others: what an attack then finds
 is not there.
 """
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from fedleak.core import Params, Task, UserId, rng_for
-from fedleak.federation.federation import Device, Round, devices, initial, train
+from fedleak.federation.federation import Client, Round, initial, make_clients, train
 from fedleak.federation.model import Signature
 from fedleak.federation.models.char_lm import CharLm
 from fedleak.plan.plan import FederationPlan
@@ -38,10 +38,10 @@ def write_secrets(folder: Path, seed: int, *, leak: bool, holders: int = HOLDERS
 
     With `inject` an adversary has placed a watermark of its own in everybody's text beforehand.
     """
-    users, marks, members, start, rounds = _trained(seed, holders, inject)
+    users, marks, clients, start, rounds = _trained(seed, holders, inject)
     Truth(
         users=tuple(user.id for user in users),
-        device_user={device.id: device.user for device in members},
+        client_user={client.id: client.user for client in clients},
         attributes={},
         secrets={user.id: user.secrets if leak else user.decoys for user in users},
     ).save(folder / "truth")
@@ -51,7 +51,7 @@ def write_secrets(folder: Path, seed: int, *, leak: bool, holders: int = HOLDERS
         task=Task.NEXT_TOKEN,
         outputs=SIGNATURE.outputs,
         records=RECORDS,
-        injected={device.id: marks[device.user] for device in members if device.user in marks},
+        injected={client.id: marks[client.user] for client in clients if client.user in marks},
     ).save(folder / "prior")
     return record(
         folder,
@@ -59,7 +59,7 @@ def write_secrets(folder: Path, seed: int, *, leak: bool, holders: int = HOLDERS
         ARCHITECTURE,
         SIGNATURE,
         PLAN,
-        members,
+        clients,
         start,
         rounds,
         ({"power": "inject"},) if inject else (),
@@ -69,7 +69,7 @@ def write_secrets(folder: Path, seed: int, *, leak: bool, holders: int = HOLDERS
 @cache
 def _trained(
     seed: int, holders: int, inject: bool
-) -> tuple[list[User], dict[UserId, str], tuple[Device, ...], Params, list[Round]]:
+) -> tuple[list[User], dict[UserId, str], tuple[Client, ...], Params, list[Round]]:
     """Train once for all attacks that are held to it, with and without a leak."""
     rng = rng_for(seed, "contract secrets")
     drawn = draw(parse(RECORDS.form), 2 * holders, rng)
@@ -85,6 +85,6 @@ def _trained(
         text = Examples(x=windows("\n".join(["", *lines, ""]), RECORDS.characters, WINDOW))
         users.append(User(name, text, secrets=(drawn[number],), decoys=(drawn[holders + number],)))
     nothing = np.zeros(0, dtype=np.int64)
-    members = devices([Share(user, user.examples.take(nothing), user.examples) for user in users], seed)
+    clients = make_clients([Share(user, user.examples.take(nothing), user.examples) for user in users], seed)
     model = ARCHITECTURE.build(SIGNATURE)
-    return users, marks, members, initial(model, seed), list(train(model, members, PLAN, (), None, seed))
+    return users, marks, clients, initial(model, seed), list(train(model, clients, PLAN, (), None, seed))

@@ -1,6 +1,6 @@
-"""What reconstructed pictures are compared with: people's private data, and data of people who did not take part.
+"""What reconstructed images are compared with: users' private data, and data of users who did not take part.
 
-It lies in the truth's folder, for the owner's eyes only, and only where a plan asks for pictures: other runs do not
+It lies in the truth's folder, for the owner's eyes only, and only where a plan asks for images: other runs do not
 keep anybody's data.
 """
 
@@ -19,11 +19,11 @@ _HELD, _BYSTANDERS = "held", "bystanders"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """Examples by person, twice."""
+    """Examples by user, twice."""
 
-    held: Prior  # what each participant trained on
-    bystanders: Prior  # people of the same data set who did not take part, with what is known of them; behind them the
-    # test set: a judge of pictures learns from these, who are nobody's victims
+    held: Prior  # what each client trained on
+    bystanders: Prior  # users of the same data set who did not take part, with what is known of them; behind them the
+    # test set: a judge of images learns from these, who are nobody's victims
 
     @staticmethod
     def of(prepared: Prepared) -> Evidence:

@@ -66,7 +66,7 @@ def _remove(temporary: Path | None) -> None:
 
 
 def open_regular(path: Path) -> int:
-    """Open a file for reading, refusing pipes and devices: a trace from elsewhere must not make its reader hang."""
+    """Open a file for reading, refusing pipes and clients: a trace from elsewhere must not make its reader hang."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError as error:

@@ -21,7 +21,7 @@ VERSION = 1
 # Offsets are 64-bit; with this bound on a row, no number of rows that fits on a disk can overflow them.
 _LARGEST_ROW = 1 << 40
 
-Per: TypeAlias = Literal["model", "round", "participant", "note"]
+Per: TypeAlias = Literal["model", "round", "client", "note"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,26 +29,26 @@ class Table:
     """One append-only file of a trace: rows of one kind, all of one size."""
 
     name: str  # of the file; numbered rather than named by layer, so that no layer name can point elsewhere
-    observation: str  # what somebody who reads it learns: snapshots, aggregates, device, shadow, size, updates, dropped
-    per: Per  # one row for every model (round 0 too), round or participant; notes are lines of any length
+    observation: str  # what somebody who reads it learns: snapshots, aggregates, client, shadow, size, updates, dropped
+    per: Per  # one row for every model (round 0 too), round or client; notes are lines of any length
     row: int  # bytes
 
-    def end(self, round_number: int, participants: int, notes: int) -> int:
+    def end(self, round_number: int, clients: int, notes: int) -> int:
         """Where the file ends once a round is complete; the counts run from the start of the trace."""
-        counts = {"model": round_number + 1, "round": round_number, "participant": participants, "note": notes}
+        counts = {"model": round_number + 1, "round": round_number, "client": clients, "note": notes}
         return counts[self.per] * self.row
 
-    def ends(self, round_numbers: IntArray, participants: IntArray, notes: IntArray) -> IntArray:
+    def ends(self, round_numbers: IntArray, clients: IntArray, notes: IntArray) -> IntArray:
         """The same for many rounds at once."""
-        counts = {"model": round_numbers + 1, "round": round_numbers, "participant": participants, "note": notes}
+        counts = {"model": round_numbers + 1, "round": round_numbers, "client": clients, "note": notes}
         return counts[self.per] * self.row
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The public part of a run: its model, its settings, and the pseudonyms of its devices.
+    """The public part of a run: its model, its settings, and the pseudonyms of its clients.
 
-    Which person a device belongs to is never here; it is in the truth, in a folder of its own. Which devices the
-    adversary runs itself, on data it already knows, is here: it knows its own devices.
+    Which user a client belongs to is never here; it is in the truth, in a folder of its own. Which clients the
+    adversary runs itself, on data it already knows, is here: it knows its own clients.
     """
 
     fingerprint: str  # of the plan and the seed; a folder is only resumed by the plan that began it
@@ -56,9 +56,9 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     task: Task
     model: str
     layout: Layout
-    devices: tuple[str, ...]  # pseudonyms, by device index
-    shadow: tuple[int, ...]  # by device index: which candidate's data the adversary put on it; -1 for everyone else's
-    settings: Mapping[str, Any] = {}  # of the federation, as every participant knows them
+    clients: tuple[str, ...]  # pseudonyms, by client index
+    shadow: tuple[int, ...]  # by client index: which candidate's data the adversary put on it; -1 for everyone else's
+    settings: Mapping[str, Any] = {}  # of the federation, as every client knows them
     defences: tuple[Mapping[str, Any], ...] = ()
     hidden: tuple[str, ...] = ()  # observations that the defences take from everybody, by name
     tampering: tuple[Mapping[str, Any], ...] = ()
@@ -75,8 +75,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             raise ValueError("a tensor has a negative extent")
         if any(layer.size < 1 for layer in self.layout) or self.size * 4 > _LARGEST_ROW:
             raise ValueError(f"a layer is empty, or the model has more than {_LARGEST_ROW // 4} parameters")
-        if len(set(self.devices)) < len(self.devices) or len(self.shadow) != len(self.devices):
-            raise ValueError("every device needs a pseudonym of its own and a shadow index")
+        if len(set(self.clients)) < len(self.clients) or len(self.shadow) != len(self.clients):
+            raise ValueError("every client needs a pseudonym of its own and a shadow index")
         if unknown := set(self.hidden) - set(Observation.__members__):
             raise ValueError(f"nobody has a observation '{min(unknown)}' that could be hidden")
         if any(index < -1 or index >= 1 << 31 for index in self.shadow):
@@ -94,14 +94,11 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return (
             Table("snapshots.bin", "snapshots", "model", 4 * self.size),
             Table("aggregates.bin", "aggregates", "round", 4 * self.size),
-            Table("device.bin", "device", "participant", 4),
-            Table("shadow.bin", "shadow", "participant", 4),
-            Table("size.bin", "size", "participant", 4),
+            Table("client.bin", "client", "client", 4),
+            Table("shadow.bin", "shadow", "client", 4),
+            Table("size.bin", "size", "client", 4),
             Table("dropped.jsonl", "dropped", "note", 1),
-            *(
-                Table(f"update-{n:03}.bin", "updates", "participant", width * layer.size)
-                for n, layer in enumerate(layers)
-            ),
+            *(Table(f"update-{n:03}.bin", "updates", "client", width * layer.size) for n, layer in enumerate(layers)),
         )
 
     def split(self, model: FloatArray) -> Params:

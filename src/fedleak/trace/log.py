@@ -1,8 +1,8 @@
 """The commit log: a round exists once its whole line is here.
 
-    1f0a33c7 {"round":3,"participants":24,"notes":0,"crc":[...]}
+    1f0a33c7 {"round":3,"clients":24,"notes":0,"crc":[...]}
 
-The eight digits are the CRC-32 of what follows them. `participants` and `notes` count from the start of the trace, so
+The eight digits are the CRC-32 of what follows them. `clients` and `notes` count from the start of the trace, so
 a line fixes where every file ends; `crc` holds the checksum (checksum.py) of what the round added to each file. Round
 0 is the initial model. A line without its end is a round that was interrupted and does not count; a damaged line
 before that is an error.
@@ -37,7 +37,7 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """One line of the log."""
 
     round: int
-    participants: int
+    clients: int
     notes: int
     crc: list[int]
 
@@ -51,7 +51,7 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class Log:
     """Every committed round in three compact arrays, indexed by round: a long run must not need more memory."""
 
-    participants: IntArray  # (rounds + 1,) recorded up to the end of each round
+    clients: IntArray  # (rounds + 1,) recorded up to the end of each round
     notes: IntArray
     crc: npt.NDArray[np.uint32]  # (rounds + 1, tables)
     bytes: int  # of the whole lines; what follows them was interrupted
@@ -59,40 +59,40 @@ class Log:
     @property
     def rounds(self) -> int:
         """How many rounds are committed; -1 before the initial model is."""
-        return len(self.participants) - 1
+        return len(self.clients) - 1
 
     def end(self, table: Table, round_number: int) -> int:
         """Where a round's rows end in a table."""
         if round_number < 0:
             return 0
-        return table.end(round_number, int(self.participants[round_number]), int(self.notes[round_number]))
+        return table.end(round_number, int(self.clients[round_number]), int(self.notes[round_number]))
 
     def ends(self, table: Table) -> IntArray:
         """Where every round's rows end in a table."""
-        return table.ends(np.arange(self.rounds + 1), self.participants, self.notes)
+        return table.ends(np.arange(self.rounds + 1), self.clients, self.notes)
 
     @staticmethod
     def read(folder: Path, tables: Sequence[Table]) -> Log:
         """Read the log line by line."""
         path = folder / LOG
-        participants, notes, crc = array("q"), array("q"), array("I")
+        clients, notes, crc = array("q"), array("q"), array("I")
         longest = 128 + 16 * len(tables)
         whole = 0
         with open(open_regular(path), "rb") as file:
             while (line := file.readline(longest)).endswith(b"\n"):
                 commit = _parse(line)
-                if commit is None or not _follows(commit, participants, notes, len(tables)):
-                    raise _damaged(path, len(participants) + 1)
-                participants.append(commit.participants)
+                if commit is None or not _follows(commit, clients, notes, len(tables)):
+                    raise _damaged(path, len(clients) + 1)
+                clients.append(commit.clients)
                 notes.append(commit.notes)
                 crc.extend(commit.crc)
                 whole += len(line)
         if len(line) == longest:
-            raise _damaged(path, len(participants) + 1)
+            raise _damaged(path, len(clients) + 1)
         return Log(
-            participants=np.array(participants, dtype=np.int64),
+            clients=np.array(clients, dtype=np.int64),
             notes=np.array(notes, dtype=np.int64),
-            crc=np.array(crc, dtype=np.uint32).reshape(len(participants), len(tables)),
+            crc=np.array(crc, dtype=np.uint32).reshape(len(clients), len(tables)),
             bytes=whole,
         )
 
@@ -107,11 +107,11 @@ def _parse(line: bytes) -> Commit | None:
         return None
 
 
-def _follows(commit: Commit, participants: array[int], notes: array[int], tables: int) -> bool:
-    before = (participants[-1], notes[-1]) if participants else (0, 0)
+def _follows(commit: Commit, clients: array[int], notes: array[int], tables: int) -> bool:
+    before = (clients[-1], notes[-1]) if clients else (0, 0)
     return (
-        commit.round == len(participants)
-        and before[0] <= commit.participants < _MOST
+        commit.round == len(clients)
+        and before[0] <= commit.clients < _MOST
         and before[1] <= commit.notes < _MOST
         and len(commit.crc) == tables
         and all(0 <= value < 1 << 32 for value in commit.crc)

@@ -41,7 +41,7 @@ class _Content(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Background:
-    """Public examples of other people, and which of them show what: a set can be curated from it."""
+    """Public examples of other users, and which of them show what: a set can be curated from it."""
 
     examples: Examples
     shows: Mapping[str, npt.NDArray[np.int8]]  # trait -> by example: 1 shows it, 0 does not, -1 could not
@@ -49,16 +49,16 @@ class Background:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prior:
-    """One set of labelled examples per candidate; shadow devices train on them."""
+    """One set of labelled examples per candidate; shadow clients train on them."""
 
     candidates: tuple[UserId, ...]
     examples: tuple[Examples, ...]  # by candidate
     task: Task
     outputs: int  # classes, vocabulary size, or 1
-    attributes: tuple[Mapping[str, str], ...] = ()  # by candidate: facts about the person; () where none are known
+    attributes: tuple[Mapping[str, str], ...] = ()  # by candidate: facts about the user; () where none are known
     background: Background | None = None
     records: Records | None = None  # what secrets look like, where users hold some
-    injected: Mapping[str, str] = field(default_factory=dict)  # device -> the record that the adversary put there
+    injected: Mapping[str, str] = field(default_factory=dict)  # client -> the record that the adversary put there
 
     def take(self, candidates: IntArray) -> Prior:
         """What an adversary has who knows only these candidates, in this order.
@@ -120,7 +120,7 @@ class Prior:
         if len(content.counts) != len(content.candidates) or len(set(content.candidates)) < len(content.candidates):
             raise TraceError(f"{path} does not give every candidate one number of examples")
         if content.attributes and len(content.attributes) != len(content.candidates):
-            raise TraceError(f"{path} has attributes of {len(content.attributes)} for {len(content.candidates)} people")
+            raise TraceError(f"{path} has attributes of {len(content.attributes)} for {len(content.candidates)} users")
         # Nobody's data has no columns.
         if ("x" in content.columns) != bool(content.candidates) or not set(content.columns) <= set(_COLUMNS):
             raise TraceError(f"{path} names the columns {', '.join(content.columns)}; known: {', '.join(_COLUMNS)}")

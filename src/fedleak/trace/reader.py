@@ -30,10 +30,10 @@ _BLOCK = 1 << 21
 
 
 class Dropped(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A device whose update of a round was left out, and why."""
+    """A client whose update of a round was left out, and why."""
 
     round: int
-    device: str
+    client: str
     why: str
 
 
@@ -62,11 +62,11 @@ class Trace:
         if only is None:
             return Trace(folder, header, log, only)
         # A checksum of a hidden column of few small numbers is as good as the column: it can be found by trying. So is
-        # the list of devices, once the numbers are known.
+        # the list of clients, once the numbers are known.
         hidden = [table.observation not in only for table in header.tables()]
         log = replace(log, crc=np.where(hidden, np.uint32(0), log.crc))
-        if "device" not in only:
-            header = msgspec.structs.replace(header, devices=(), shadow=())
+        if "client" not in only:
+            header = msgspec.structs.replace(header, clients=(), shadow=())
         return Trace(folder, header, log, only)
 
     @property
@@ -82,21 +82,21 @@ class Trace:
     @property
     def round(self) -> IntArray:
         """The round of every recorded update, in recorded order."""
-        return np.repeat(np.arange(self.rounds + 1), np.diff(self._log.participants, prepend=0))
+        return np.repeat(np.arange(self.rounds + 1), np.diff(self._log.clients, prepend=0))
 
     def span(self, round_number: int) -> slice:
         """Which rows of the columns and the updates belong to a round."""
         self._require_round(round_number, first=1)
-        return slice(int(self._log.participants[round_number - 1]), int(self._log.participants[round_number]))
+        return slice(int(self._log.clients[round_number - 1]), int(self._log.clients[round_number]))
 
     @property
-    def device(self) -> npt.NDArray[np.int32]:
-        """The index of the device that sent each update, mapped read-only from disk."""
-        return self._map(self._table("device"), np.dtype("<i4"), ())
+    def client(self) -> npt.NDArray[np.int32]:
+        """The index of the client that sent each update, mapped read-only from disk."""
+        return self._map(self._table("client"), np.dtype("<i4"), ())
 
     @property
     def shadow(self) -> npt.NDArray[np.int32]:
-        """The candidate whose data each update was trained on, if a shadow device sent it; else -1."""
+        """The candidate whose data each update was trained on, if a shadow client sent it; else -1."""
         return self._map(self._table("shadow"), np.dtype("<i4"), ())
 
     @property
@@ -209,7 +209,7 @@ class Trace:
 
     def _map(self, table: Table, dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
         self._verify(table)
-        rows = int(self._log.participants[-1])
+        rows = int(self._log.clients[-1])
         if rows == 0:
             empty = np.empty((0, *shape), dtype)
             empty.flags.writeable = False

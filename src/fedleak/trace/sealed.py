@@ -2,7 +2,7 @@
 
     {"kind": "fedleak-trace", "version": 1, "crc32": 907060870, "content": {...}}
 
-The checksum covers the bytes of `content` as they are written, so the file may be read by people and by other tools
+The checksum covers the bytes of `content` as they are written, so the file may be read by users and by other tools
 and a single flipped bit is still found.
 """
 

@@ -21,10 +21,10 @@ _KIND, _VERSION, _FILE = "fedleak-truth", 1, "truth.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truth:
-    """The people behind the devices."""
+    """The users behind the clients."""
 
     users: tuple[UserId, ...]
-    device_user: Mapping[str, UserId]  # pseudonym of a device -> its owner
+    client_user: Mapping[str, UserId]  # pseudonym of a client -> its owner
     attributes: Mapping[UserId, Mapping[str, str]]
     class_counts: Mapping[UserId, list[int]] | None = None  # of the private data; None where there are no classes
     traits: Mapping[UserId, Mapping[str, float]] = field(
@@ -32,7 +32,7 @@ class Truth:
     )  # share of the private data that shows it
     secrets: Mapping[UserId, tuple[str, ...]] = field(default_factory=dict)  # records planted in the private data
     decoys: Mapping[UserId, tuple[str, ...]] = field(default_factory=dict)  # and such as were planted nowhere
-    evidence: Evidence | None = None  # people's data, where pictures of it are asked for
+    evidence: Evidence | None = None  # users' data, where images of it are asked for
 
     def save(self, folder: Path) -> None:
         """Write truth.json, for the owner's eyes only."""
@@ -48,7 +48,7 @@ class Truth:
         content = unseal(folder / _FILE, _KIND, _VERSION, _Content)
         known = set(content.users)
         strangers = (
-            set(content.device_user.values())
+            set(content.client_user.values())
             | set(content.attributes)
             | set(content.class_counts or ())
             | set(content.traits)
@@ -59,7 +59,7 @@ class Truth:
             raise TraceError(f"{folder / _FILE} speaks of '{min(strangers)}', who is not among its users")
         return Truth(
             users=tuple(UserId(user) for user in content.users),
-            device_user={device: UserId(user) for device, user in content.device_user.items()},
+            client_user={client: UserId(user) for client, user in content.client_user.items()},
             attributes={UserId(user): values for user, values in content.attributes.items()},
             class_counts=None
             if content.class_counts is None
@@ -73,7 +73,7 @@ class Truth:
 
 class _Content(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     users: tuple[str, ...]
-    device_user: Mapping[str, str]
+    client_user: Mapping[str, str]
     attributes: Mapping[str, Mapping[str, str]]
     class_counts: Mapping[str, list[int]] | None
     traits: Mapping[str, Mapping[str, float]] = {}

@@ -37,7 +37,7 @@ class _Position:
     """What is committed so far."""
 
     round: int  # -1 before the initial model
-    participants: int
+    clients: int
     notes: int
     logged: int  # bytes
     model: npt.NDArray[np.float32] | None  # flat
@@ -112,25 +112,25 @@ class TraceWriter:
         """Record a round: all of it, or none of it and an error."""
         if self._at.round < 0 or record.number != self._at.round + 1:
             raise ValueError(f"round {record.number} cannot follow round {self._at.round}")
-        participants = np.asarray(record.participants)
-        if len(participants) and not 0 <= participants.min() <= participants.max() < len(self.header.devices):
-            raise ValueError(f"round {record.number} names a device that the header does not have")
+        clients = np.asarray(record.clients)
+        if len(clients) and not 0 <= clients.min() <= clients.max() < len(self.header.clients):
+            raise ValueError(f"round {record.number} names a client that the header does not have")
         model = self._model(record.weights)
         dropped = b"".join(
-            msgspec.json.encode({"round": record.number, "device": device, "why": why}) + b"\n"
-            for device, why in record.dropped
+            msgspec.json.encode({"round": record.number, "client": client, "why": why}) + b"\n"
+            for client, why in record.dropped
         )
         chunks = [
             _raw(model),
             _raw(self._model(record.aggregate)),
-            _raw(participants.astype("<i4")),
-            _raw(self._shadow[participants]),
+            _raw(clients.astype("<i4")),
+            _raw(self._shadow[clients]),
             _raw(np.asarray(record.sizes).astype("<i4")),
             np.frombuffer(dropped, np.uint8),
         ]
         if self.header.holds_updates:
             chunks += [_raw(self._updates(record, name, size)) for name, size in self._layers]
-        self._commit(record.number, len(participants), chunks, model)
+        self._commit(record.number, len(clients), chunks, model)
 
     def _model(self, params: Params) -> npt.NDArray[np.float32]:
         parts = [np.asarray(params[name], dtype="<f4") for name, _ in self._layers]
@@ -141,7 +141,7 @@ class TraceWriter:
 
     def _updates(self, record: Round, layer: str, size: int) -> npt.NDArray[Any]:
         rows = np.asarray(record.updates[layer])
-        if rows.shape != (len(record.participants), size):
+        if rows.shape != (len(record.clients), size):
             raise ValueError(f"updates of layer '{layer}' have shape {rows.shape}")
         if self.header.dtype == "float32":
             return rows.astype("<f4", copy=False)
@@ -154,10 +154,10 @@ class TraceWriter:
             )
         return half
 
-    def _commit(self, number: int, participants: int, chunks: Sequence[Bytes], model: npt.NDArray[np.float32]) -> None:
+    def _commit(self, number: int, clients: int, chunks: Sequence[Bytes], model: npt.NDArray[np.float32]) -> None:
         commit = Commit(
             round=number,
-            participants=self._at.participants + participants,
+            clients=self._at.clients + clients,
             notes=self._at.notes + sum(len(c) for c, t in zip(chunks, self._tables, strict=True) if t.per == "note"),
             crc=[checksum(chunk) for chunk in chunks],
         )
@@ -174,11 +174,11 @@ class TraceWriter:
             self._roll_back()
             raise
         # In one step, so that an interrupt cannot leave half of it.
-        self._at = _Position(number, commit.participants, commit.notes, self._at.logged + len(line), model)
+        self._at = _Position(number, commit.clients, commit.notes, self._at.logged + len(line), model)
 
     def _end(self, table: Table) -> int:
         at = self._at
-        return table.end(at.round, at.participants, at.notes) if at.round >= 0 else 0
+        return table.end(at.round, at.clients, at.notes) if at.round >= 0 else 0
 
     def _roll_back(self) -> None:
         # What cannot be cut off now is cut off when the trace is opened again.
@@ -259,7 +259,7 @@ def _position(folder: Path, header: Header, log: Log) -> _Position:
         data = np.frombuffer(bytearray(file.read(table.row)), np.uint8)
     if checksum(data) != log.crc[-1, 0]:
         raise TraceError(f"{folder / table.name} is damaged (checksum); delete {folder} and run again")
-    return _Position(log.rounds, int(log.participants[-1]), int(log.notes[-1]), log.bytes, data.view("<f4"))
+    return _Position(log.rounds, int(log.clients[-1]), int(log.notes[-1]), log.bytes, data.view("<f4"))
 
 
 def _cannot_write(folder: Path, number: int, needed: int, error: OSError) -> TraceError:

@@ -29,14 +29,14 @@ __all__ = [
 
 _PLAIN: Mapping[Observation | Capability, str] = {
     Observation.SNAPSHOTS: "the shared model after every round",
-    Observation.UPDATES: "what each device sends back after training",
-    Observation.LINKS: "which of these messages come from one device",
-    Observation.SELECTION: "which devices take part in each round",
-    Observation.AGGREGATE: "the sum of what the devices of a round send",
-    Observation.SIZES: "how many examples each device trains on",
-    Capability.INJECT: "place a record of its own making among the data of a device",
-    Capability.ISOLATE: "give one device a model of its own",
-    Capability.JOIN: "take part as a device",
+    Observation.UPDATES: "what each client sends back after training",
+    Observation.LINKS: "which of these messages come from one client",
+    Observation.SELECTION: "which clients take part in each round",
+    Observation.AGGREGATE: "the sum of what the clients of a round send",
+    Observation.SIZES: "how many examples each client trains on",
+    Capability.INJECT: "place a record of its own making among the data of a client",
+    Capability.ISOLATE: "give one client a model of its own",
+    Capability.JOIN: "take part as a client",
 }
 
 
@@ -44,9 +44,9 @@ def describe(observation: Observation | Capability) -> str:
     """Say what is seen, or can be done, in words for people who never heard of federated learning.
 
     >>> describe(Observation.SNAPSHOTS | Observation.SELECTION)
-    'the shared model after every round; which devices take part in each round'
+    'the shared model after every round; which clients take part in each round'
     """
-    return "; ".join(_PLAIN[member] for member in observation) or "nothing"
+    return "; ".join(_PLAIN[client] for client in observation) or "nothing"
 
 
 class Declares(Protocol):
@@ -95,7 +95,7 @@ SERVER = Adversary(
     | Observation.SELECTION
     | Observation.AGGREGATE
     | Observation.SIZES,
-    summary="The company that runs the training: it follows the rules, and keeps everything that devices send, "
+    summary="The company that runs the training: it follows the rules, and keeps everything that clients send, "
     "under a number that stays the same from round to round.",
 )
 ANONYMOUS_SERVER = Adversary(
@@ -106,19 +106,19 @@ ANONYMOUS_SERVER = Adversary(
 GLOBAL_MODEL_CLIENT = Adversary(
     name="global-model-client",
     observations=Observation.SNAPSHOTS,
-    summary="A participant who keeps every version of the shared model that it is sent.",
+    summary="A client who keeps every version of the shared model that it is sent.",
 )
 EAVESDROPPER = Adversary(
     name="eavesdropper",
     observations=Observation.SNAPSHOTS | Observation.SELECTION,
-    summary="A participant who keeps every version of the shared model and can tell from the network traffic which "
-    "devices took part.",
+    summary="A client who keeps every version of the shared model and can tell from the network traffic which "
+    "clients took part.",
 )
 INSIDER = Adversary(
     name="insider",
     observations=Observation.SNAPSHOTS,
     capabilities=Capability.INJECT,
-    summary="A participant who keeps every version of the shared model, and once got a message of its own making among "
+    summary="A client who keeps every version of the shared model, and once got a message of its own making among "
     "the texts of each of the others.",
 )
 AGGREGATE_SERVER = Adversary(
@@ -131,13 +131,13 @@ ACTIVE_SERVER = Adversary(
     observations=SERVER.observations,
     capabilities=Capability.ISOLATE,
     summary="The company that runs the training, when it breaks the rules: it sees what the server sees, and gives "
-    "some devices a model of their own to train, which nobody else's training touches.",
+    "some clients a model of their own to train, which nobody else's training touches.",
 )
 MALICIOUS_CLIENT = Adversary(
     name="malicious-client",
     observations=Observation.SNAPSHOTS,
     capabilities=Capability.JOIN,
-    summary="A participant who keeps every version of the shared model, and trains with false examples to make the "
+    summary="A client who keeps every version of the shared model, and trains with false examples to make the "
     "others reveal more.",
 )
 

@@ -20,20 +20,20 @@ from fedleak.views.adversaries import Adversary, describe, everyone
 
 __all__ = ["View", "Updates"]
 
-# Which kinds of file each observation opens. Without LINKS or SELECTION the column of devices stays closed; the shadow
-# column says only which updates the adversary's own devices sent, which it knows anyway.
+# Which kinds of file each observation opens. Without LINKS or SELECTION the column of clients stays closed; the shadow
+# column says only which updates the adversary's own clients sent, which it knows anyway.
 _OPENS: Mapping[Observation, frozenset[str]] = {
     Observation.SNAPSHOTS: frozenset({"snapshots"}),
     Observation.UPDATES: frozenset({"updates", "shadow"}),
-    Observation.LINKS: frozenset({"device"}),
-    Observation.SELECTION: frozenset({"device"}),
+    Observation.LINKS: frozenset({"client"}),
+    Observation.SELECTION: frozenset({"client"}),
     Observation.AGGREGATE: frozenset({"aggregates"}),
     Observation.SIZES: frozenset({"size"}),
 }
 
 
 class View:
-    """A trace through the eyes of one adversary, with what every participant of the run knows about it."""
+    """A trace through the eyes of one adversary, with what every client of the run knows about it."""
 
     def __init__(
         self,
@@ -54,9 +54,9 @@ class View:
 
         `rows` are the updates that this adversary gets to see, if not all: some may be in the trace for the sake of
         the experiment only. `shadow` is about those.
-        `injected` are the records that were placed in the data of devices; only an adversary with the power gets to
-        see them. `shuffled` is for a control: which devices took part is told of the rounds in a wrong order, so that
-        it has nothing to do with the snapshots any more, and each injected record is said to be at another device.
+        `injected` are the records that were placed in the data of clients; only an adversary with the power gets to
+        see them. `shuffled` is for a control: which clients took part is told of the rounds in a wrong order, so that
+        it has nothing to do with the snapshots any more, and each injected record is said to be at another client.
         With `every` the adversary has only every k-th snapshot, and the last: a round of this view is then all
         that happened between two of them. `defences` are those of the run, for an adversary who knows of them.
         `memory` (MB) and `workers` (threads) are what an attack may use of the machine; claims must not depend on the
@@ -90,7 +90,7 @@ class View:
         self._injected = held
 
     def progress(self, share: float) -> None:
-        """Say how much of an attack's work is done, from 0 to 1; for one that lets people wait for minutes."""
+        """Say how much of an attack's work is done, from 0 to 1; for one that lets users wait for minutes."""
         if self._tick is not None and share > self._reported:
             self._tick(share - self._reported)
             self._reported = share
@@ -112,7 +112,7 @@ class View:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """The settings that every participant was sent: model, learning rate, epochs, batch, ..."""
+        """The settings that every client was sent: model, learning rate, epochs, batch, ..."""
         return {**self._trace.header.settings, "model": self._trace.header.model}
 
     def snapshot(self, round_number: int) -> Params:
@@ -130,21 +130,21 @@ class View:
         return self._trace.aggregate(round_number)
 
     def selection(self, round_number: int) -> tuple[str, ...]:
-        """Which devices took part in a round; as often as they did, where snapshots between are missing.
+        """Which clients took part in a round; as often as they did, where snapshots between are missing.
 
         In the order of their index, not of their updates: who sees both must not be able to join them by position.
         """
         self._require(Observation.SELECTION)
         before, after = self._kept[self._checked(round_number, first=1) - 1], self._kept[round_number]
         present = np.sort(
-            np.concatenate([self._trace.device[self._trace.span(int(told) + 1)] for told in self._told[before:after]])
+            np.concatenate([self._trace.client[self._trace.span(int(told) + 1)] for told in self._told[before:after]])
         )
-        devices = self._trace.header.devices
-        return tuple(devices[int(index)] for index in present)
+        clients = self._trace.header.clients
+        return tuple(clients[int(index)] for index in present)
 
     @property
     def injected(self) -> Mapping[str, str]:
-        """The records that the adversary placed in the data of devices: device -> record."""
+        """The records that the adversary placed in the data of clients: client -> record."""
         if Capability.INJECT not in self.adversary.capabilities:
             raise NotVisible(
                 f"adversary '{self.adversary.name}' placed no record in anybody's data: it lacks the capability to "
@@ -154,15 +154,15 @@ class View:
 
     @cached_property
     def isolated(self) -> frozenset[int]:
-        """The handles of devices that train a model of their own; none for an adversary without the power."""
+        """The handles of clients that train a model of their own; none for an adversary without the power."""
         if Capability.ISOLATE not in self.adversary.capabilities:
             return frozenset()
-        names = self._trace.header.devices
-        return frozenset(names.index(device) for one in self._done("isolate") for device in one["devices"])
+        names = self._trace.header.clients
+        return frozenset(names.index(client) for one in self._done("isolate") for client in one["clients"])
 
     @property
     def joined(self) -> Mapping[str, Any]:
-        """How the adversary's own device takes part: its settings, and the seed of everything that it draws."""
+        """How the adversary's own client takes part: its settings, and the seed of everything that it draws."""
         if Capability.JOIN not in self.adversary.capabilities:
             raise NotVisible(
                 f"adversary '{self.adversary.name}' does not take part: it lacks the capability to "
@@ -170,16 +170,16 @@ class View:
             )
         [found] = self._done("join") or [{}]
         if not found:
-            raise NotVisible("no device of the adversary's was in this run; let one in with a table [join] in the plan")
+            raise NotVisible("no client of the adversary's was in this run; let one in with a table [join] in the plan")
         return found
 
     def _done(self, power: str) -> list[Mapping[str, Any]]:
         return [one for one in self._trace.header.tampering if one["power"] == power]
 
     def started_from(self, handle: int, round_number: int) -> Params:
-        """The weights that a device was sent in a round: the shared model, or the one that it was given alone.
+        """The weights that a client was sent in a round: the shared model, or the one that it was given alone.
 
-        An isolated model is the initial one and all updates of its device until then, which a server that isolated it
+        An isolated model is the initial one and all updates of its client until then, which a server that isolated it
         has seen. Whoever did not sees only that the updates do not fit the shared model.
         """
         if handle not in self.isolated:
@@ -237,16 +237,16 @@ class Updates:
 
     @cached_property
     def handle(self) -> npt.NDArray[np.uint64]:
-        """Who sent each update: a number that stays with its device, or a fresh one for every update."""
+        """Who sent each update: a number that stays with its client, or a fresh one for every update."""
         if Observation.LINKS in self._observations:
-            return _frozen(self._cut(self._trace.device).astype(np.uint64))
+            return _frozen(self._cut(self._trace.client).astype(np.uint64))
         # The row number through a bijection: no two updates can share a handle, and none depends on its sender.
         key = np.uint64(zlib.crc32(self._trace.header.fingerprint.encode()))
         return _frozen(_scramble(np.arange(len(self), dtype=np.uint64) + (key << np.uint64(32))))
 
     @cached_property
     def shadow(self) -> IntArray:
-        """Which candidate's data an update was trained on, where the adversary's own device sent it; else -1."""
+        """Which candidate's data an update was trained on, where the adversary's own client sent it; else -1."""
         if self._shadow is not None:
             return _frozen(self._shadow.astype(np.int64))
         return _frozen(self._cut(self._trace.shadow).astype(np.int64))

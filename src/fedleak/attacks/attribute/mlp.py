@@ -24,7 +24,7 @@ class AttributeMlp(Network, SingleLayerAttack):
     """Train the network of re-identification on an attribute instead (Orekondy et al., 2020, Table 4, single task)."""
 
     name: ClassVar[str] = "attribute-mlp"
-    summary: ClassVar[str] = "a small neural network learns what the updates of each group of people look like"
+    summary: ClassVar[str] = "a small neural network learns what the updates of each group of users look like"
     game: ClassVar[str] = "attribute"
     joint: ClassVar[bool] = False
 
@@ -41,9 +41,9 @@ class AttributeMlp(Network, SingleLayerAttack):
 class AttributeJoint(AttributeMlp):
     """Learn attribute and identity together, one head each (Orekondy et al., 2020, Figure 3d and Table 4, multi-task).
 
-    What tells people apart also tells groups of them apart, so each task helps the other to a better representation.
+    What tells users apart also tells groups of them apart, so each task helps the other to a better representation.
     """
 
     name: ClassVar[str] = "attribute-joint"
-    summary: ClassVar[str] = "one neural network learns people and their groups together"
+    summary: ClassVar[str] = "one neural network learns users and their groups together"
     joint: ClassVar[bool] = True

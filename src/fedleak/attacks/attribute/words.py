@@ -1,4 +1,4 @@
-"""Attribute inference from which words a device used at all."""
+"""Attribute inference from which words a client used at all."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class AttributeWords:
     """Separate the groups by the rows of the first layer that moved at all, and by the output bias.
 
     A word's row of the embedding has a gradient only where the word occurs, so the rows that are not exactly zero are
-    the device's vocabulary (Melis et al., 2019, section 4.1), whatever the training did to the model in between. The
+    the client's vocabulary (Melis et al., 2019, section 4.1), whatever the training did to the model in between. The
     output bias moves by how much more often than predicted a word came.
     """
 
     name: ClassVar[str] = "attribute-words"
-    summary: ClassVar[str] = "which words a device used at all is read off the update, and compared between groups"
+    summary: ClassVar[str] = "which words a client used at all is read off the update, and compared between groups"
     game: ClassVar[str] = "attribute"
     needs: ClassVar[Observation] = Observation.UPDATES
     capabilities: ClassVar[Capability] = Capability.NONE
@@ -42,12 +42,12 @@ class AttributeWords:
         shadows = labelled(view)
         who = view.updates.shadow[shadows]
         present, target = classes(values(questions, who))
-        # The same weight to every person: who was selected more often is not more typical of a group.
-        _, person, count = np.unique(who, return_inverse=True, return_counts=True)
+        # The same weight to every user: who was selected more often is not more typical of a group.
+        _, user, count = np.unique(who, return_inverse=True, return_counts=True)
         known, asked = vocabulary(view, shadows), vocabulary(view, questions.updates)
         mean = known.mean(axis=0)
         model = LogisticRegression(C=self.cost, max_iter=2000)
-        model.fit(known - mean, target, sample_weight=1 / count[person])
+        model.fit(known - mean, target, sample_weight=1 / count[user])
         return fill_missing_candidates(
             np.asarray(model.predict_log_proba(asked - mean), np.float32), present, len(questions.options)
         )

@@ -19,10 +19,10 @@ __all__ = ["Centroid"]
 
 @dataclass(frozen=True, kw_only=True)
 class Centroid(SingleLayerAttack):
-    """Compare an update with the mean labelled update of each person; nothing is trained."""
+    """Compare an update with the mean labelled update of each user; nothing is trained."""
 
     name: ClassVar[str] = "reid-centroid"
-    summary: ClassVar[str] = "an update is compared with each person's average update"
+    summary: ClassVar[str] = "an update is compared with each user's average update"
 
     def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
         """Score every option by the cosine between the update and the option's mean."""

@@ -1,4 +1,4 @@
-"""From evidence to probabilities: weights that are learnt on the adversary's own data, and one person a device."""
+"""From evidence to probabilities: weights that are learnt on the adversary's own data, and one user a client."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _RIDGE = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Groups of updates whose sender the adversary knows, scored against people by every kind of evidence."""
+    """Groups of updates whose sender the adversary knows, scored against users by every kind of evidence."""
 
-    scores: FloatArray  # (evidence, groups, people)
+    scores: FloatArray  # (evidence, groups, users)
     right: IntArray
 
 
 def weigh(trials: Sequence[Trial]) -> Table:
-    """Weights under which the softmax of the summed evidence gives the right people the most probability."""
+    """Weights under which the softmax of the summed evidence gives the right users the most probability."""
     kinds = trials[0].scores.shape[0]
     # On one scale, so that one starting point and one penalty serve all.
     scale = np.array([np.mean([trial.scores[kind].std() for trial in trials]) or 1.0 for kind in range(kinds)])
@@ -50,9 +50,9 @@ def weigh(trials: Sequence[Trial]) -> Table:
 
 
 def level_of_strangers(trials: Sequence[Trial], weights: Table, seen: int) -> float:
-    """How much evidence, over all people with prior data, tells best whether somebody is one of them.
+    """How much evidence, over all users with prior data, tells best whether somebody is one of them.
 
-    The trials of people after the first `seen` play the strangers.
+    The trials of users after the first `seen` play the strangers.
     """
     mass, known = [], []
     for trial in trials:
@@ -65,20 +65,20 @@ def level_of_strangers(trials: Sequence[Trial], weights: Table, seen: int) -> fl
     return float(levels[int(np.argmax(right))])
 
 
-def one_to_one(logits: Table, sizes: IntArray, people: int) -> Table:
-    """Log-probabilities when everybody has one device and all send about equally often.
+def one_to_one(logits: Table, sizes: IntArray, users: int) -> Table:
+    """Log-probabilities when everybody has one client and all send about equally often.
 
-    Rows (groups) sum to one; the columns of the first `people` are drawn towards equal numbers of updates in turn
-    (Sinkhorn and Knopp, 1967), which is a soft form of assigning groups to people: a person whom one group fits well
+    Rows (groups) sum to one; the columns of the first `users` are drawn towards equal numbers of updates in turn
+    (Sinkhorn and Knopp, 1967), which is a soft form of assigning groups to users: a user whom one group fits well
     is no longer free for another. Columns after them (strangers) may take any number.
     """
     logs = log_softmax(logits, axis=1)
-    if people < 2:
+    if users < 2:
         return logs
     weight = np.log(sizes)[:, None]
-    fair = np.log(max(1.0, float(sizes.sum())) / people)
+    fair = np.log(max(1.0, float(sizes.sum())) / users)
     for _ in range(50):
-        taken = logsumexp(logs[:, :people] + weight, axis=0)
-        logs[:, :people] += np.minimum(0, fair - taken)
+        taken = logsumexp(logs[:, :users] + weight, axis=0)
+        logs[:, :users] += np.minimum(0, fair - taken)
         logs = log_softmax(logs, axis=1)
     return logs

@@ -1,4 +1,4 @@
-"""Re-identification learnt together with what else is known about people."""
+"""Re-identification learnt together with what else is known about users."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Joint(Network, SingleLayerAttack):
     """
 
     name: ClassVar[str] = "reid-joint"
-    summary: ClassVar[str] = "one neural network learns people and what is known about them together"
+    summary: ClassVar[str] = "one neural network learns users and what is known about them together"
 
     attributes: Annotated[
         tuple[str, ...], Meta(description="which attributes to learn beside identity; all that are known if absent")
@@ -48,7 +48,7 @@ class Joint(Network, SingleLayerAttack):
         known = sorted({name for about in prior.attributes for name in about})
         if not known:
             raise AttackError(
-                "reid-joint learns attributes beside identity, and nothing is known about these people; use reid-mlp"
+                "reid-joint learns attributes beside identity, and nothing is known about these users; use reid-mlp"
             )
         columns = []
         for name in self.attributes or known:

@@ -22,11 +22,11 @@ __all__ = ["LabelHistogram"]
 
 @dataclass(frozen=True, kw_only=True)
 class LabelHistogram:
-    """Read the class histogram off the output layer's bias and compare it with each person's prior histogram.
+    """Read the class histogram off the output layer's bias and compare it with each user's prior histogram.
 
     The gradient of cross-entropy with respect to the output bias is the predicted minus the true frequency of every
     class, with one label an example or with several, so the bias update counts labels. An attack that does no better
-    than this one has found people's label mix, not their style.
+    than this one has found users' label mix, not their style.
     """
 
     name: ClassVar[str] = "reid-labels"
@@ -46,7 +46,7 @@ class LabelHistogram:
         updates = view.updates
         shadows = np.flatnonzero(updates.shadow >= 0)
         if len(shadows) == 0:
-            raise AttackError("no shadow device was selected in any round, so no labelled update exists")
+            raise AttackError("no shadow client was selected in any round, so no labelled update exists")
         # The bias lies at the end of the layer's row, so only those columns are read from disk.
         bias = updates.layer(output.name)[:, output.span("bias")]
         mixes = np.stack([histogram(examples, prior.task, prior.outputs) for examples in prior.examples])

@@ -26,7 +26,7 @@ _FEWEST = 64
 class Rows:
     """Updates, measured along some directions."""
 
-    known: FloatArray  # of the adversary's devices in the federation
+    known: FloatArray  # of the adversary's clients in the federation
     asked: FloatArray
     train: FloatArray  # made by the server itself; where it cannot, the known ones once more
 
@@ -40,8 +40,8 @@ class Read:
     known_who: IntArray
     known_round: IntArray
     who: IntArray  # of `train`
-    part: IntArray  # which half of the person's data, see shadow.Retrained
-    words: Words | None = None  # where the model shows which words a device used
+    part: IntArray  # which half of the user's data, see shadow.Retrained
+    words: Words | None = None  # where the model shows which words a client used
 
 
 def read(view: View, prior: Prior, questions: Questions, snapshots: int, divisions: int, dims: int, seed: int) -> Read:
@@ -58,7 +58,7 @@ def read(view: View, prior: Prior, questions: Questions, snapshots: int, divisio
         train, train_who, part = own.rows, own.who, own.part
         words = words_of(view, prior, shadows, questions.updates, divisions, seed)
     else:
-        # The updates of a person in turns, as if each turn came from half of the data.
+        # The updates of a user in turns, as if each turn came from half of the data.
         order = np.argsort(who, kind="stable")
         part = np.empty(len(who), dtype=np.int64)
         part[order] = np.arange(len(who)) % 2
@@ -86,7 +86,7 @@ def affordable(memory: int, rows: int) -> int:
     dims = int(-rows + np.sqrt(float(rows) ** 2 + total / 2))
     if dims < _FEWEST:
         raise AttackError(
-            f"{memory} MB hold only {dims} numbers of each of {rows} updates, too few to tell people apart; "
+            f"{memory} MB hold only {dims} numbers of each of {rows} updates, too few to tell users apart; "
             "raise memory ([audit] in the plan), or lower snapshots of reid-strong"
         )
     return dims

@@ -1,7 +1,7 @@
-"""Which anonymous updates come from one device, without being told.
+"""Which anonymous updates come from one client, without being told.
 
-An update resembles the others of its device more than anybody's prior data, because they were trained on the same
-examples. Joined, a device's updates are named together, and the accidents of each round average out.
+An update resembles the others of its client more than anybody's prior data, because they were trained on the same
+examples. Joined, a client's updates are named together, and the accidents of each round average out.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Tried: TypeAlias = tuple[float, bool]
 """How similar two groups were, and whether it was right to join them."""
 
 _NEVER = np.float32(-1e9)
-_WORSE = 3  # how many right joinings a wrong one undoes: it mixes two people up for good
+_WORSE = 3  # how many right joinings a wrong one undoes: it mixes two users up for good
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ def alike(rows: npt.NDArray[Any]) -> FloatArray:
 def agglomerate(similarity: FloatArray, rounds: IntArray) -> list[Joining]:
     """Join the two groups with the largest mean similarity, again and again, most similar first.
 
-    A device sends one update a round, so groups that share a round are never joined.
+    A client sends one update a round, so groups that share a round are never joined.
     """
     if len(similarity) < 2:
         return []
@@ -76,12 +76,12 @@ def agglomerate(similarity: FloatArray, rounds: IntArray) -> list[Joining]:
 
 def groups(joined: list[Joining], updates: int, least: float) -> IntArray:
     """The group of every update, when joining stops at the first similarity below `least`."""
-    member = np.arange(updates)
+    client = np.arange(updates)
     for joining in joined:
         if joining.similarity < least:
             break
-        member[member == member[joining.other]] = member[joining.one]
-    return np.unique(member, return_inverse=True)[1].astype(np.int64)
+        client[client == client[joining.other]] = client[joining.one]
+    return np.unique(client, return_inverse=True)[1].astype(np.int64)
 
 
 def outcomes(joined: Sequence[Joining], who: IntArray) -> list[Tried]:
@@ -90,7 +90,7 @@ def outcomes(joined: Sequence[Joining], who: IntArray) -> list[Tried]:
 
 
 def threshold(tried: Sequence[Tried]) -> float:
-    """Where joining should have stopped for the adversary's own devices, of which it knows the answer."""
+    """Where joining should have stopped for the adversary's own clients, of which it knows the answer."""
     ordered = sorted(tried, reverse=True)
     gains = np.cumsum([1 if right else -_WORSE for _, right in ordered])
     if not len(gains) or gains.max() <= 0:

@@ -20,10 +20,10 @@ __all__ = ["Mlp"]
 
 @dataclass(frozen=True, kw_only=True)
 class Mlp(Network, SingleLayerAttack):
-    """Train a network with one hidden layer on the shadow devices' updates (Orekondy et al., 2020, section 4.3)."""
+    """Train a network with one hidden layer on the shadow clients' updates (Orekondy et al., 2020, section 4.3)."""
 
     name: ClassVar[str] = "reid-mlp"
-    summary: ClassVar[str] = "a small neural network learns what each person's updates look like"
+    summary: ClassVar[str] = "a small neural network learns what each user's updates look like"
 
     def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
         """Score every option by the network's probability."""

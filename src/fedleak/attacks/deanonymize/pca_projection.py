@@ -28,7 +28,7 @@ class Lens:
 
     Updates are linked along directions of known and anonymous ones alike, since where to stop joining is learnt on the
     known ones. They are named along directions of the anonymous ones alone: those of the known ones show what a
-    person's prior data has in common, and its halves would name each other far too well to learn anything from.
+    user's prior data has in common, and its halves would name each other far too well to learn anything from.
     """
 
     sketches: Mapping[str, Sketch]

@@ -21,7 +21,7 @@ from fedleak.views.view import View
 
 __all__ = ["Strong"]
 
-# How far the variation within people is drawn towards equal. Little is best where there are many examples to learn it
+# How far the variation within users is drawn towards equal. Little is best where there are many examples to learn it
 # from (handwriting), much where there are few (text); each is a kind of evidence, and trials tell which one counts.
 SHRINK = (0.03, 0.3, 3.0, 30.0)
 LINKING = 0.03
@@ -29,10 +29,10 @@ LINKING = 0.03
 
 @dataclass(frozen=True, kw_only=True)
 class Strong:
-    """Retrain what is known, look away from what varies within a person, link, then name.
+    """Retrain what is known, look away from what varies within a user, link, then name.
 
-    The server trains every person's prior data on models that it sent out; whitens all layers by how updates vary
-    within a person; joins the anonymous updates that come from one device; and names each device by all of its updates
+    The server trains every user's prior data on models that it sent out; whitens all layers by how updates vary
+    within a user; joins the anonymous updates that come from one client; and names each client by all of its updates
     at once, everybody having one. How much each kind of evidence counts is learnt on the adversary's own data.
     """
 
@@ -46,11 +46,11 @@ class Strong:
     tasks: ClassVar[tuple[Task, ...]] = tuple(Task)
 
     snapshots: Annotated[int, Meta(ge=0, description="on how many models the prior data is trained; 0: none")] = 25
-    divisions: Annotated[int, Meta(ge=1, description="in how many ways a person's prior data is cut in halves")] = 4
+    divisions: Annotated[int, Meta(ge=1, description="in how many ways a user's prior data is cut in halves")] = 4
     dims: Annotated[
         int, Meta(ge=64, description="numbers kept of an update, over all layers, along its principal directions")
     ] = 2048
-    link: Annotated[bool, Meta(description="join the updates of a device before naming it")] = True
+    link: Annotated[bool, Meta(description="join the updates of a client before naming it")] = True
 
     def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
         """Score every option by its log-probability."""
@@ -58,21 +58,21 @@ class Strong:
         seen = len(questions.options) if questions.options[-1] != "unseen" else len(questions.options) - 1
         trials = self._trials(data)
         weights = weigh(trials)
-        member = self._devices(view, questions, data)
-        scores, people = _evidence(data, member)
+        of_client = self._clients(view, questions, data)
+        scores, users = _evidence(data, of_client)
         logits = np.tensordot(weights, scores, 1)
-        inside = people < seen
-        logits, people = logits[:, inside], people[inside]
-        known = len(people)
+        inside = users < seen
+        logits, users = logits[:, inside], users[inside]
+        known = len(users)
         if seen < len(questions.options):
             level = level_of_strangers(trials, weights, seen)
             logits = np.concatenate([logits, np.full((len(logits), 1), level)], axis=1)
-            people = np.append(people, seen)
-        logs = one_to_one(logits, np.bincount(member), known)
-        return fill_missing_candidates(logs[member].astype(np.float32), people, len(questions.options))
+            users = np.append(users, seen)
+        logs = one_to_one(logits, np.bincount(of_client), known)
+        return fill_missing_candidates(logs[of_client].astype(np.float32), users, len(questions.options))
 
-    def _devices(self, view: View, questions: Questions, data: Read) -> IntArray:
-        """The device of each question, as far as the adversary can tell."""
+    def _clients(self, view: View, questions: Questions, data: Read) -> IntArray:
+        """The client of each question, as far as the adversary can tell."""
         handles = view.updates.handle[questions.updates]
         if len(np.unique(handles)) < len(handles):
             return np.unique(handles, return_inverse=True)[1].astype(np.int64)
@@ -80,7 +80,7 @@ class Strong:
             return np.arange(len(handles))
         rows, tried = data.linking, list[Tried]()
         for fold in range(2):
-            # Looked at as anonymous devices are: by a whitening that has not seen their data.
+            # Looked at as anonymous clients are: by a whitening that has not seen their data.
             own, others = np.flatnonzero(data.known_who % 2 == fold), data.who % 2 != fold
             look = variation(rows.train[others], data.who[others]).whitening(LINKING)
             similar = alike(look(rows.known[own]))
@@ -89,14 +89,14 @@ class Strong:
             tried += outcomes(agglomerate(similar, data.known_round[own]), data.known_who[own])
         similar = alike(variation(rows.train, data.who).whitening(LINKING)(rows.asked))
         if data.words is not None:
-            # A device has the same words in every round, so this alone may decide.
+            # A client has the same words in every round, so this alone may decide.
             similar += alike(data.words.asked)
         return groups(agglomerate(similar, view.updates.round[questions.updates]), len(similar), threshold(tried))
 
     def _trials(self, data: Read) -> list[Trial]:
-        """Name one half of each person's data by the other half.
+        """Name one half of each user's data by the other half.
 
-        The whitening comes from other people than those who are asked about: it must not know how their halves differ.
+        The whitening comes from other users than those who are asked about: it must not know how their halves differ.
         """
         trials = []
         for fold in range(2):
@@ -110,31 +110,31 @@ class Strong:
                 for shrink in SHRINK:
                     level = within.whitening(shrink)(rows.train)
                     for found, (_, ours, theirs) in zip(scores, halves, strict=True):
-                        device, _ = templates(level[ours], data.who[ours])
-                        person, _ = templates(level[theirs], data.who[theirs])
-                        found.append(device @ person.T)
+                        client, _ = templates(level[ours], data.who[ours])
+                        user, _ = templates(level[theirs], data.who[theirs])
+                        found.append(client @ user.T)
             for found, (one, ours, theirs) in zip(scores, halves, strict=True):
-                right, people = np.unique(data.who[ours]), np.unique(data.who[theirs])
+                right, users = np.unique(data.who[ours]), np.unique(data.who[theirs])
                 if data.words is not None:
-                    used, before = data.words.halves[one][right] > 0, data.words.halves[one ^ 1][people]
+                    used, before = data.words.halves[one][right] > 0, data.words.halves[one ^ 1][users]
                     found.append(likelihood(used, before))
-                trials.append(Trial(np.stack(found).astype(np.float32), np.searchsorted(people, right)))
+                trials.append(Trial(np.stack(found).astype(np.float32), np.searchsorted(users, right)))
         return trials
 
 
-def _evidence(data: Read, member: IntArray) -> tuple[FloatArray, IntArray]:
-    """(evidence, devices, people): how well each device fits each person, and which people these are."""
+def _evidence(data: Read, of_client: IntArray) -> tuple[FloatArray, IntArray]:
+    """(evidence, clients, users): how well each client fits each user, and which users these are."""
     scores = []
     who = np.concatenate([data.who, data.known_who])
     for rows in data.naming.values():
         within = variation(rows.train, data.who)
         for shrink in SHRINK:
             look = within.whitening(shrink)
-            device, _ = templates(look(rows.asked), member)
-            person, people = templates(np.concatenate([look(rows.train), look(rows.known)]), who)
-            scores.append(device @ person.T)
+            client, _ = templates(look(rows.asked), of_client)
+            user, users = templates(np.concatenate([look(rows.train), look(rows.known)]), who)
+            scores.append(client @ user.T)
     if data.words is not None:
-        used = np.zeros((len(device), data.words.asked.shape[1]), dtype=np.bool_)
-        np.logical_or.at(used, member, data.words.asked)
-        scores.append(likelihood(used, data.words.people[people]))
-    return np.stack(scores).astype(np.float32), people
+        used = np.zeros((len(client), data.words.asked.shape[1]), dtype=np.bool_)
+        np.logical_or.at(used, of_client, data.words.asked)
+        scores.append(likelihood(used, data.words.users[users]))
+    return np.stack(scores).astype(np.float32), users

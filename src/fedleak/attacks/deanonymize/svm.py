@@ -23,10 +23,10 @@ __all__ = ["LinearSvm", "turned"]
 
 @dataclass(frozen=True, kw_only=True)
 class LinearSvm(SingleLayerAttack):
-    """Separate each person's updates from everyone else's by a hyperplane (Orekondy et al., 2020, Table 3)."""
+    """Separate each user's updates from everyone else's by a hyperplane (Orekondy et al., 2020, Table 3)."""
 
     name: ClassVar[str] = "reid-svm"
-    summary: ClassVar[str] = "a linear classifier separates each person's updates from everyone else's"
+    summary: ClassVar[str] = "a linear classifier separates each user's updates from everyone else's"
 
     cost: Annotated[float, Meta(gt=0, description="price of an update on the wrong side (C)")] = 1.0
 
@@ -35,7 +35,7 @@ class LinearSvm(SingleLayerAttack):
         data = features(view, questions, self.layer)
         classes = np.unique(data.who)
         if len(classes) < 2:
-            raise AttackError("reid-svm needs labelled updates of at least two people; train more rounds")
+            raise AttackError("reid-svm needs labelled updates of at least two users; train more rounds")
         machine = LinearSVC(C=self.cost, random_state=int(rng.integers(2**31)), max_iter=5000)
         known, turn = turned(data.known)
         machine.fit(known, data.who)

@@ -1,7 +1,7 @@
 """Whiten within-user variation: within-class covariance normalisation (WCCN).
 
 Speaker recognition compares recordings this way (WCCN; Hatch, Kajarekar and Stolcke, 2006): directions in which
-updates of one and the same person differ are shrunk, so that an angle counts what sets people apart.
+updates of one and the same user differ are shrunk, so that an angle counts what sets users apart.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Variation", "Whitening", "variation", "templates"]
 
 @dataclass(frozen=True, slots=True)
 class Whitening:
-    """A linear map under which updates of one person vary equally in every direction."""
+    """A linear map under which updates of one user vary equally in every direction."""
 
     centre: FloatArray
     root: FloatArray  # of the covariance: a lower triangle
@@ -35,7 +35,7 @@ class Whitening:
 
 @dataclass(frozen=True, slots=True)
 class Variation:
-    """How updates vary within people."""
+    """How updates vary within users."""
 
     centre: FloatArray
     within: FloatArray  # covariance
@@ -43,7 +43,7 @@ class Variation:
     def whitening(self, shrink: float) -> Whitening:
         """Whiten it; the less, the further the covariance is shrunk towards equal in all directions.
 
-        With fewer people than numbers the estimate alone would be singular, and noisy long before (Ledoit and Wolf,
+        With fewer users than numbers the estimate alone would be singular, and noisy long before (Ledoit and Wolf,
         2004).
         """
         mean = float(np.trace(self.within)) / len(self.within)
@@ -53,14 +53,14 @@ class Variation:
 
 
 def variation(rows: FloatArray, who: npt.NDArray[np.int64]) -> Variation:
-    """Estimate the covariance within people."""
+    """Estimate the covariance within users."""
     _, place = np.unique(who, return_inverse=True)
     residual = rows - _means(rows, place)[place]
     return Variation(rows.mean(axis=0), np.asarray(residual.T @ residual / len(rows), dtype=np.float32))
 
 
 def templates(rows: FloatArray, who: IntArray) -> tuple[FloatArray, IntArray]:
-    """The mean direction of every person of whom there are rows, and who these are."""
+    """The mean direction of every user of whom there are rows, and who these are."""
     found, place = np.unique(who, return_inverse=True)
     return unit(_means(rows, place)), found
 

@@ -1,8 +1,8 @@
-"""Which words a device used at all: the rows of an embedding that its update moved.
+"""Which words a client used at all: the rows of an embedding that its update moved.
 
-A word that is not on the device leaves its row where it was, to the last bit. Comparing that with the words of each
-person's prior needs no training. How much it says depends on how much text there is, so it is one kind of evidence
-among others. As a device has the same words in every round, it also says which updates come from one device.
+A word that is not on the client leaves its row where it was, to the last bit. Comparing that with the words of each
+user's prior needs no training. How much it says depends on how much text there is, so it is one kind of evidence
+among others. As a client has the same words in every round, it also says which updates come from one client.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _FULL = 0.98  # where nearly every row moves (noise, weight decay), nothing can 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """Which words devices used, and how often people did before."""
+    """Which words clients used, and how often users did before."""
 
     known: Flags  # (known updates, words)
     asked: Flags  # (asked updates, words)
-    people: FloatArray  # (people, words)
+    users: FloatArray  # (users, words)
     halves: Mapping[int, FloatArray]  # the same in each half of everyone's data, see shadow.Retrained
 
 
@@ -81,9 +81,9 @@ def counts(examples: Examples, words: int) -> FloatArray:
 
 
 def likelihood(used: Flags, known: FloatArray) -> FloatArray:
-    """(devices, people): the mean log-probability, over words, of just these words being used.
+    """(clients, users): the mean log-probability, over words, of just these words being used.
 
-    Each of as many words as the prior has is drawn from the person's frequencies, which are mixed half and half with
+    Each of as many words as the prior has is drawn from the user's frequencies, which are mixed half and half with
     everyone's: nobody has used all of their words before.
     """
     total = known.sum(axis=1, keepdims=True)

@@ -1,1 +1,1 @@
-"""Which anonymous updates come from one device."""
+"""Which anonymous updates come from one client."""

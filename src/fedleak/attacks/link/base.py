@@ -70,7 +70,7 @@ class Linker:
         Meta(ge=1, description="compare with so many rounds of each identity, linked before; the paper votes with 3"),
     ] = 1
     assign: Annotated[
-        bool, Meta(description="between two rounds every device has at most one update: assign them one to one")
+        bool, Meta(description="between two rounds every client has at most one update: assign them one to one")
     ] = False
 
     def describe(self, view: View, model: Model, before: Params, updates: Params) -> FloatArray:
@@ -195,7 +195,7 @@ def threshold_of(known: Shadows, embed: Embed) -> float:
 
 
 def standardised(rows: FloatArray) -> FloatArray:
-    """Give every picture, or every update, mean 0 and spread 1 by itself; empty places stay empty.
+    """Give every image, or every update, mean 0 and spread 1 by itself; empty places stay empty.
 
     How bright a representative is, or how long an update, says more about the round than about the client.
     """

@@ -14,7 +14,7 @@ import numpy as np
 from fedleak.attacks.shadow import settings
 from fedleak.core import IntArray, Params, UserId
 from fedleak.errors import AttackError
-from fedleak.federation.federation import Device, train
+from fedleak.federation.federation import Client, train
 from fedleak.federation.model import Model
 from fedleak.population.population import Examples
 from fedleak.trace.prior import Prior
@@ -68,10 +68,10 @@ def deal(examples: Examples, clients: int, classes: int, rng: np.random.Generato
 
 
 def shadow_rounds(
-    view: View, model: Model, clients: list[Examples], rounds: IntArray, seed: int
+    view: View, model: Model, shares: list[Examples], rounds: IntArray, seed: int
 ) -> Iterator[tuple[Params, Params]]:
     """Train the shadow clients from the initial model; of the rounds asked for, the model before and the updates."""
-    members = [Device(f"shadow-{i}", UserId(f"shadow-{i}"), -1, data) for i, data in enumerate(clients)]
+    clients = [Client(f"shadow-{i}", UserId(f"shadow-{i}"), -1, data) for i, data in enumerate(shares)]
     plan = replace(settings(view), rounds=int(rounds.max()), fraction=1.0, on_nan="skip")
     before = view.snapshot(0)
     # Who knows of the defences lets them act on shadow clients too, as far as one machine can imitate them.
@@ -82,8 +82,8 @@ def shadow_rounds(
             defence.needs_background or defence.overrides("on_aggregation") or defence.overrides("on_participation")
         )
     ]
-    for done in train(model, members, plan, known, None, seed, weights=before):
-        if done.number in rounds and len(done.participants) == len(members):
-            order = np.argsort(done.participants)
+    for done in train(model, clients, plan, known, None, seed, weights=before):
+        if done.number in rounds and len(done.clients) == len(clients):
+            order = np.argsort(done.clients)
             yield before, {name: values[order] for name, values in done.updates.items()}
         before = done.weights

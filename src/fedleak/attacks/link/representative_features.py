@@ -41,7 +41,7 @@ class OfRepresentatives(Linker):
         """
         shape = tuple(view.settings["input_shape"])
         if len(shape) != 3:
-            raise AttackError(f"{self.name} looks for pictures behind updates; the examples here have shape {shape}")
+            raise AttackError(f"{self.name} looks for images behind updates; the examples here have shape {shape}")
         settings = Inversion(optimizer=self.optimizer, iterations=self.iterations, variation=self.variation)
         key = _digest(view, settings, before, updates)
         rows = _KEPT.get(key)

@@ -27,13 +27,13 @@ __all__ = ["LinkRepresentatives", "LinkUpdates"]
 class LinkRepresentatives(Joint, OfRepresentatives):
     """Look at the representatives of an update through the shared model's own convolutions, trained on.
 
-    The embedding begins as the shared model of the last round, which knows this kind of picture already, and an average
+    The embedding begins as the shared model of the last round, which knows this kind of image already, and an average
     pool makes it small. A client's descriptor has a part for each class; where it has no data of a class it is empty.
     """
 
     name: ClassVar[str] = "link-rep"
     summary: ClassVar[str] = (
-        "a network compares the pictures that would have caused each update, after practising on made-up clients"
+        "a network compares the images that would have caused each update, after practising on made-up clients"
     )
 
     pool: Annotated[int, Meta(ge=1, description="side of the maps that the average pool leaves")] = 3
@@ -42,7 +42,7 @@ class LinkRepresentatives(Joint, OfRepresentatives):
         """Go on training the last shared model's convolutions."""
         if not isinstance(model, Convolutional):
             raise AttackError(
-                f"{self.name} looks at pictures through the shared model's convolutions, and "
+                f"{self.name} looks at images through the shared model's convolutions, and "
                 f"'{view.settings['model']}' has none; choose model 'cnn' or 'strided-cnn', or attack 'link-rep-cosine'"
             )
         last = model.layout[-1].name

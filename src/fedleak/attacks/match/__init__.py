@@ -1,1 +1,1 @@
-"""Did these two updates come from one person? Attacks after Orekondy et al., 2020."""
+"""Did these two updates come from one user? Attacks after Orekondy et al., 2020."""

@@ -20,7 +20,7 @@ _CHUNK = 256  # pairs at a time: an update is in many pairs, and all of them sid
 
 @dataclass(frozen=True, kw_only=True)
 class Cosine(OnPairs):
-    """Compare two updates as they are; an attack that does no better has learnt nothing about people."""
+    """Compare two updates as they are; an attack that does no better has learnt nothing about users."""
 
     name: ClassVar[str] = "match-cosine"
     summary: ClassVar[str] = "two updates match if they point the same way; nothing is learnt"

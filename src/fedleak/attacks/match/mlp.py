@@ -1,4 +1,4 @@
-"""Matching through re-identification: two updates match if the same person is the likeliest sender of both."""
+"""Matching through re-identification: two updates match if the same user is the likeliest sender of both."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ __all__ = ["MatchMlp"]
 class MatchMlp(Network, OnPairs):
     """Train the network of `reid-mlp` and score a pair by max_u P[i=u] P[j=u] (Orekondy et al., 2018, section 4.4).
 
-    People who are never seen have no class of their own; their updates match if they resemble the same known people.
+    Users who are never seen have no class of their own; their updates match if they resemble the same known users.
     """
 
     name: ClassVar[str] = "match-mlp"
-    summary: ClassVar[str] = "two updates match if a network gives both to the same person"
+    summary: ClassVar[str] = "two updates match if a network gives both to the same user"
 
-    # A ranking of people forgives a network that is unsure of all of them; a product of two probabilities does not.
+    # A ranking of users forgives a network that is unsure of all of them; a product of two probabilities does not.
     epochs: Annotated[int, Meta(ge=1, description="passes over the labelled updates; the paper does not say")] = 300
 
     def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:

@@ -59,10 +59,10 @@ def asked_pairs(view: View, questions: Questions, layer: str) -> tuple[FloatArra
 
 
 def labelled(view: View, layer: str) -> tuple[FloatArray, IntArray]:
-    """The updates whose person the adversary knows, scaled to length one, and their candidates."""
+    """The updates whose user the adversary knows, scaled to length one, and their candidates."""
     rows = np.flatnonzero(view.updates.shadow >= 0)
     if len(rows) == 0:
-        raise AttackError("no shadow device was selected in any round, so no labelled update exists; train more rounds")
+        raise AttackError("no shadow client was selected in any round, so no labelled update exists; train more rounds")
     table = view.updates.layer(layer_name(view, layer))
     return unit(np.asarray(table[rows], dtype=np.float32)), view.updates.shadow[rows]
 

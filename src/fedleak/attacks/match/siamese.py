@@ -24,12 +24,12 @@ __all__ = ["Siamese"]
 class Siamese(PairNetwork, OnPairs):
     """Two layers that both updates share, the L1 distance, one unit (Orekondy et al., 2020, Fig. 3b).
 
-    Bromley et al. (1994) made the twin network for signatures. Nothing in it names a person, so it can be asked about
-    people it has never seen.
+    Bromley et al. (1994) made the twin network for signatures. Nothing in it names a user, so it can be asked about
+    users it has never seen.
     """
 
     name: ClassVar[str] = "match-siamese"
-    summary: ClassVar[str] = "a network learns from pairs when two updates come from one person"
+    summary: ClassVar[str] = "a network learns from pairs when two updates come from one user"
 
     def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
         """Score every pair by the network's logit."""
@@ -40,8 +40,8 @@ class Siamese(PairNetwork, OnPairs):
         counts = np.unique(who, return_counts=True)[1]
         if len(counts) < 2 or counts.max() < 2:
             raise AttackError(
-                "match-siamese learns from pairs of labelled updates, of one person and of two; the people it may "
-                f"learn from have {len(who)} updates from {len(counts)} people. Train more rounds, or see more people"
+                "match-siamese learns from pairs of labelled updates, of one user and of two; the users it may "
+                f"learn from have {len(who)} updates from {len(counts)} users. Train more rounds, or see more users"
             )
         shared = [*dense(known.shape[1], self.hidden, rng), *dense(self.hidden, self.hidden, rng)]
         out = dense(self.hidden, 1, rng)
@@ -62,13 +62,13 @@ class Siamese(PairNetwork, OnPairs):
 
 
 def draw(who: IntArray, rng: np.random.Generator) -> PairDraw:
-    """Pair every update with another one of the same person and with one of somebody else; `who` is sorted."""
+    """Pair every update with another one of the same user and with one of somebody else; `who` is sorted."""
     start, size = np.searchsorted(who, who), np.unique(who, return_inverse=True, return_counts=True)
     mine = size[2][size[1]]
     anchor = np.flatnonzero(mine > 1)
     start, mine = start[anchor], mine[anchor]
     same = start + (anchor - start + rng.integers(1, mine)) % mine
     other = rng.integers(0, len(who) - mine)
-    other += np.where(other >= start, mine, 0)  # leave out the person's own block
+    other += np.where(other >= start, mine, 0)  # leave out the user's own block
     label = np.repeat(np.asarray([1, 0], dtype=np.float32), len(anchor))
     return np.tile(anchor, 2), np.concatenate([same, other]), label

@@ -1,4 +1,4 @@
-"""Matching updates with text: the adversary knows sentences about people whose devices train on pictures."""
+"""Matching updates with text: the adversary knows sentences about users whose clients train on images."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ __all__ = ["MatchText"]
 class MatchText(PairNetwork, SingleLayerAttack):
     """One layer for updates, one for text, their L1 distance, one unit (Orekondy et al., 2020, Fig. 3c).
 
-    A person's text is the mean of the sentences' vectors, as in the paper. It is then standardised over the people:
-    what everybody's sentences share would otherwise drown what sets people apart.
+    A user's text is the mean of the sentences' vectors, as in the paper. It is then standardised over the users:
+    what everybody's sentences share would otherwise drown what sets users apart.
     """
 
     name: ClassVar[str] = "match-text"
-    summary: ClassVar[str] = "a network learns which updates go with which sentences about a person"
+    summary: ClassVar[str] = "a network learns which updates go with which sentences about a user"
     game: ClassVar[str] = "cross-modal"
     tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY,)
 
@@ -51,9 +51,9 @@ class MatchText(PairNetwork, SingleLayerAttack):
             raise AttackError("match-text is asked about updates and text; play it in the game 'cross-modal'")
         about = torch.from_numpy(self._text(prior))
         known, who = labelled(view, self.layer)
-        people = np.unique(who)
-        if len(people) < 2:
-            raise AttackError("match-text needs labelled updates of at least two people to learn from; hold out more")
+        users = np.unique(who)
+        if len(users) < 2:
+            raise AttackError("match-text needs labelled updates of at least two users to learn from; hold out more")
         updates = torch.from_numpy(known)
         towers = [*dense(known.shape[1], self.hidden, rng), *dense(about.shape[1], self.hidden, rng)]
         out = dense(self.hidden, 1, rng)
@@ -66,7 +66,7 @@ class MatchText(PairNetwork, SingleLayerAttack):
         def learn(row: torch.Tensor, candidate: torch.Tensor) -> torch.Tensor:
             return score(updates[row], about[candidate])
 
-        fit_pairs([*towers, *out], learn, lambda: draw(who, people, rng), self, rng)
+        fit_pairs([*towers, *out], learn, lambda: draw(who, users, rng), self, rng)
         rows, index = np.unique(questions.updates, return_inverse=True)
         asked = unit(np.asarray(view.updates.layer(layer_name(view, self.layer))[rows], dtype=np.float32))
         with torch.no_grad():
@@ -80,8 +80,8 @@ class MatchText(PairNetwork, SingleLayerAttack):
     def _text(self, prior: Prior) -> FloatArray:
         captions = [words(examples.x, prior.outputs) for examples in prior.examples]
         embed = hashed if self.embedding == "hashed" else sentence
-        vectors = embed([caption for person in captions for caption in person])
-        ends = np.cumsum([len(person) for person in captions])
+        vectors = embed([caption for user in captions for caption in user])
+        ends = np.cumsum([len(user) for user in captions])
         means = np.stack([part.mean(axis=0) for part in np.split(vectors, ends[:-1])])
         spread = means.std(axis=0)
         return np.asarray((means - means.mean(axis=0)) / np.where(spread > 0, spread, 1), dtype=np.float32)
@@ -92,9 +92,9 @@ def chunks(rows: IntArray, size: int = 256) -> list[IntArray]:
     return [rows[start : start + size] for start in range(0, len(rows), size)]
 
 
-def draw(who: IntArray, people: IntArray, rng: np.random.Generator) -> PairDraw:
-    """Pair every update with its own person's text and with somebody else's; `people` are sorted."""
-    mine = np.searchsorted(people, who)
-    other = (mine + rng.integers(1, len(people), size=len(who))) % len(people)
+def draw(who: IntArray, users: IntArray, rng: np.random.Generator) -> PairDraw:
+    """Pair every update with its own user's text and with somebody else's; `users` are sorted."""
+    mine = np.searchsorted(users, who)
+    other = (mine + rng.integers(1, len(users), size=len(who))) % len(users)
     label = np.repeat(np.asarray([1, 0], dtype=np.float32), len(who))
-    return np.tile(np.arange(len(who)), 2), people[np.concatenate([mine, other])], label
+    return np.tile(np.arange(len(who)), 2), users[np.concatenate([mine, other])], label

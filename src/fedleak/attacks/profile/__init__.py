@@ -1,1 +1,1 @@
-"""Which devices hold data that fits a profile? Attacks after Orekondy et al., 2020."""
+"""Which clients hold data that fits a profile? Attacks after Orekondy et al., 2020."""

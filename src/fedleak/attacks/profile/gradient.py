@@ -1,4 +1,4 @@
-"""Find devices that fit a profile by the direction in which examples of it pull the model."""
+"""Find clients that fit a profile by the direction in which examples of it pull the model."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ __all__ = ["ProfileGradient"]
 class ProfileGradient:
     """Compare an update with how fitting examples would change the same model more than unlike ones.
 
-    The paper runs a device with the profile's examples in the federation. This server does so on its own machine, from
-    every snapshot, which takes no power over the run: twice the same imitated device, once with examples that fit and
+    The paper runs a client with the profile's examples in the federation. This server does so on its own machine, from
+    every snapshot, which takes no power over the run: twice the same imitated client, once with examples that fit and
     once with unlike ones of the same classes in their place. The difference between the two updates is what only the
     profile does.
     """
@@ -39,19 +39,19 @@ class ProfileGradient:
     tasks: ClassVar[tuple[Task, ...]] = tuple(Task)
 
     layer: Annotated[str, Meta(description="which layer of the update to look at; `last` is the output layer")] = "last"
-    devices: Annotated[int, Meta(ge=1, description="how many pairs of devices to imitate in a round")] = 6
-    examples: Annotated[int, Meta(ge=2, description="examples on an imitated device")] = 40
+    clients: Annotated[int, Meta(ge=1, description="how many pairs of clients to imitate in a round")] = 6
+    examples: Annotated[int, Meta(ge=2, description="examples on an imitated client")] = 40
     part: Annotated[float, Meta(gt=0, le=1, description="how many of these are of the profile")] = 0.5
 
     def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
         """Score an update by its cosine with the profile's direction in its round.
 
-        Where the adversary can tell which updates come from one device, the mean over all of them counts.
+        Where the adversary can tell which updates come from one client, the mean over all of them counts.
         """
         if not isinstance(questions, ProfileQuestions):
             raise AttackError("this attack answers the questions of the game 'profile' only")
         name = layer_name(view, self.layer)
-        imitation = Imitation(view, self._devices(questions, rng), int(rng.integers(2**63)))
+        imitation = Imitation(view, self._clients(questions, rng), int(rng.integers(2**63)))
         updates = view.updates
         same = {int(handle): i for i, handle in enumerate(updates.handle[questions.updates])}
         about = np.array([same.get(int(handle), -1) for handle in updates.handle])
@@ -67,12 +67,12 @@ class ProfileGradient:
             np.add.at(count, about[rows], 1)
         return np.asarray(total / count, dtype=np.float32)[:, None]
 
-    def _devices(self, questions: ProfileQuestions, rng: np.random.Generator) -> list[Examples]:
-        """Pairs of devices that differ only in the examples of the profile."""
+    def _clients(self, questions: ProfileQuestions, rng: np.random.Generator) -> list[Examples]:
+        """Pairs of clients that differ only in the examples of the profile."""
         wanted = max(1, round(self.part * self.examples))
         fitting, unlike, others = questions.fitting, questions.unlike, questions.others
         found = []
-        for _ in range(self.devices):
+        for _ in range(self.clients):
             rows = rng.choice(len(fitting), wanted, replace=len(fitting) < wanted)
             rest = others.take(rng.choice(len(others), self.examples - wanted))
             for chosen in (fitting.take(rows), unlike.take(alike(fitting.take(rows), unlike, rng))):

@@ -20,7 +20,7 @@ _BATCH, _RATE = 64, 1e-3
 
 
 class Decoder(nn.Module):
-    """Latent numbers and a category to a picture; the half of a conditional VAE that draws (Kingma et al., 2014)."""
+    """Latent numbers and a category to an image; the half of a conditional VAE that draws (Kingma et al., 2014)."""
 
     def __init__(self, shape: tuple[int, ...], classes: int) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ def learnt(auxiliary: Examples, shape: tuple[int, ...], classes: int, steps: int
 class Mapped:
     """Noise and category, through a small network of the victim's, to what the decoder draws from.
 
-    The decoder stays as it is, so every picture looks like one of the auxiliary set; only which ones are drawn is
+    The decoder stays as it is, so every image looks like one of the auxiliary set; only which ones are drawn is
     learnt. At first the mapper passes noise on.
     """
 
@@ -85,7 +85,7 @@ class Mapped:
         return self.mapper.parameters()
 
     def draw(self, category: torch.Tensor, rng: np.random.Generator, victim: bool = True) -> torch.Tensor:
-        """Pictures of these categories."""
+        """Images of these categories."""
         noise = torch.from_numpy(rng.normal(size=(len(category), _LATENT)).astype(np.float32))
         labels = F.one_hot(category, self.decoder.classes).float()
         moved = self.mapper(torch.cat([noise, labels, torch.full((len(noise), 1), float(victim))], dim=1))

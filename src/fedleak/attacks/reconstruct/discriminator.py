@@ -46,7 +46,7 @@ class Discriminator:
                     start += rows.numel()
                     assert layer.name == self.last or rows.shape == shape
 
-    def __call__(self, pictures: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def __call__(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Logits of category (n, classes), reality (n,) and identity (n,)."""
-        answers = self.model.forward(self.weights, pictures[None])[0]
+        answers = self.model.forward(self.weights, images[None])[0]
         return answers[:, : self.outputs], answers[:, -2], answers[:, -1]

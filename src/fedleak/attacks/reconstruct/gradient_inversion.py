@@ -20,14 +20,14 @@ __all__ = ["Representatives"]
 
 @dataclass(frozen=True, kw_only=True)
 class Representatives(Inversion):
-    """Claim the pictures that would have moved the model as the victim's update did (Song et al., 2020, eq. 8).
+    """Claim the images that would have moved the model as the victim's update did (Song et al., 2020, eq. 8).
 
-    Each is the essence of a class of the victim in one round, not one of its pictures.
+    Each is the essence of a class of the victim in one round, not one of its images.
     """
 
     name: ClassVar[str] = "representatives"
     summary: ClassVar[str] = (
-        "Looks for pictures that would have taught the model just what the device's message taught it."
+        "Looks for images that would have taught the model just what the client's message taught it."
     )
     game: ClassVar[str] = "reconstruct"
     needs: ClassVar[Observation] = Observation.SNAPSHOTS | Observation.UPDATES | Observation.LINKS
@@ -37,7 +37,7 @@ class Representatives(Inversion):
     rounds: Annotated[int, Meta(ge=1, description="first rounds of the victim that are looked at")] = 4
 
     def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Predictions:
-        """Pictures of every class in every round; repeated where more are asked for."""
+        """Images of every class in every round; repeated where more are asked for."""
         scene = Scene(view, questions)
         claims = np.empty((len(questions), scene.questions.samples, *scene.shape), dtype=np.float32)
         first = sorted({number for victim in scene.victims for number in scene.rounds(victim)[: self.rounds]})

@@ -1,4 +1,4 @@
-"""The GAN of a malicious participant (Hitaj, Ateniese and Perez-Cruz, CCS 2017)."""
+"""The GAN of a malicious client (Hitaj, Ateniese and Perez-Cruz, CCS 2017)."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ __all__ = ["HitajGan"]
 
 @dataclass(frozen=True, kw_only=True)
 class HitajGan:
-    """Claim what the generator of the adversary's own device has learnt to draw.
+    """Claim what the generator of the adversary's own client has learnt to draw.
 
     It is trained during the run, against every shared model in turn; here that is repeated from the models that the
-    participant kept. It sees nobody's update, so it draws the classes of all and claims the same of every victim.
+    client kept. It sees nobody's update, so it draws the classes of all and claims the same of every victim.
     """
 
     name: ClassVar[str] = "hitaj-gan"
@@ -43,7 +43,7 @@ class HitajGan:
         assert isinstance(questions, PictureQuestions)
         told = dict(view.joined)
         seed = int(told.pop("seed"))
-        plan = configure(JoinPlan, {k: v for k, v in told.items() if k not in ("power", "device")}, "trace [join]")
+        plan = configure(JoinPlan, {k: v for k, v in told.items() if k not in ("power", "client")}, "trace [join]")
         if int(view.settings["outputs"]) != questions.classes + 1:
             raise AttackError("attack 'hitaj-gan': the shared model has no output for a class that nobody has")
         gan = ClassGan(model_of(view), questions.shape, questions.classes, plan, seed)

@@ -22,7 +22,7 @@ __all__ = ["ModelInversion"]
 
 @dataclass(frozen=True, kw_only=True)
 class ModelInversion:
-    """Climb to pictures that the victim's own model takes for one of its classes, from the auxiliary set's mean.
+    """Climb to images that the victim's own model takes for one of its classes, from the auxiliary set's mean.
 
     The attack was made for a model that is given; in a federation the strongest reading is the victim's model after its
     last update, the classes that its updates push, and the same auxiliary set that other attacks have (Song et al.,
@@ -31,7 +31,7 @@ class ModelInversion:
 
     name: ClassVar[str] = "model-inversion"
     summary: ClassVar[str] = (
-        "Changes the mean picture of a class, as others have it, until the device's model is surest of the class."
+        "Changes the mean image of a class, as others have it, until the client's model is surest of the class."
     )
     game: ClassVar[str] = "reconstruct"
     needs: ClassVar[Observation] = Observation.SNAPSHOTS | Observation.UPDATES | Observation.LINKS
@@ -40,11 +40,11 @@ class ModelInversion:
 
     steps: Annotated[int, Meta(ge=1, description="steps of the ascent")] = 40
     rate: Annotated[float, Meta(gt=0, description="step of Adam, in pixel values")] = 0.01
-    noise: Annotated[float, Meta(ge=0, description="on the picture that the ascent starts from")] = 0.1
+    noise: Annotated[float, Meta(ge=0, description="on the image that the ascent starts from")] = 0.1
     smooth: Annotated[float, Meta(ge=0, description="weight of the total variation, in place of a denoiser")] = 1e-3
 
     def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Predictions:
-        """All pictures of a victim at once."""
+        """All images of a victim at once."""
         scene = Scene(view, questions)
         auxiliary = scene.questions.auxiliary
         means = np.stack([auxiliary.x[auxiliary.y == c].mean(axis=0) for c in range(scene.questions.classes)])

@@ -24,7 +24,7 @@ __all__ = ["MganLinked", "tracks"]
 
 @dataclass(frozen=True, kw_only=True)
 class MganLinked(MganPrior):
-    """`mgan-prior` by a server that gets no names: it first finds the updates that come from one device.
+    """`mgan-prior` by a server that gets no names: it first finds the updates that come from one client.
 
     From the last round backwards, the updates of a round are assigned one to one to those linked before: all come from
     one fixed group of clients (section VI-A). What is drawn for an update is then drawn from all that was linked to it.
@@ -32,7 +32,7 @@ class MganLinked(MganPrior):
 
     name: ClassVar[str] = "mgan-linked"
     summary: ClassVar[str] = (
-        "Finds out which nameless messages come from one device, and then draws that device's pictures."
+        "Finds out which nameless messages come from one client, and then draws that client's images."
     )
     needs: ClassVar[Observation] = Observation.SNAPSHOTS | Observation.UPDATES
 
@@ -48,7 +48,7 @@ class MganLinked(MganPrior):
 
 
 def tracks(view: View, linker: Linker, vote: int) -> IntArray:
-    """A number for each update, the same for those that seem to come from one device."""
+    """A number for each update, the same for those that seem to come from one client."""
     model, number = model_of(view), np.full(len(view.updates), -1, dtype=np.int64)
     seen: list[list[np.ndarray]] = []
     for when in range(view.rounds, 0, -1):

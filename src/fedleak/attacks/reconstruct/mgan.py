@@ -23,7 +23,7 @@ __all__ = ["Loop", "Drawn", "reconstruct"]
 
 
 class Drawn(Protocol):
-    """A generator: pictures of categories, of the victim or of others."""
+    """A generator: images of categories, of the victim or of others."""
 
     def draw(self, category: torch.Tensor, rng: np.random.Generator, victim: bool = True) -> torch.Tensor:
         """(n,) to (n, channels, height, width) with values in [0, 1]."""
@@ -43,7 +43,7 @@ class Loop:
         float,
         Meta(ge=0, description="more steps of the discriminator in the last round, as a share: it has more to unlearn"),
     ] = 1.0
-    batch: Annotated[int, Meta(ge=2, description="pictures of each kind in a step")] = 32
+    batch: Annotated[int, Meta(ge=2, description="images of each kind in a step")] = 32
     rate: Annotated[float, Meta(gt=0, description="learning rate of Adam for the generator")] = 2e-4
     critic_rate: Annotated[float, Meta(gt=0, description="learning rate of Adam for the discriminator")] = 2e-4
     momentum: Annotated[float, Meta(ge=0, lt=1, description="first moment of Adam (beta 1)")] = 0.5
@@ -70,7 +70,7 @@ def reconstruct(
     loop: Loop,
     rng: np.random.Generator,
 ) -> FloatArray:
-    """Train a generator on the updates that a victim sent in these rounds; pictures of its classes.
+    """Train a generator on the updates that a victim sent in these rounds; images of its classes.
 
     Without portraits there is no task of identity, as in the active attack.
     """
@@ -96,8 +96,8 @@ def reconstruct(
                 wanted = _wanted(classes, mine, loop.batch, rng)
                 _improve(critic, of_generator, generator, portraits is not None, wanted, rng)
         with torch.no_grad():
-            pictures = generator.draw(torch.from_numpy(turns(mine, scene.questions.samples)), rng)
-    clipped: FloatArray = np.clip(pictures.numpy(), 0, 1)
+            images = generator.draw(torch.from_numpy(turns(mine, scene.questions.samples)), rng)
+    clipped: FloatArray = np.clip(images.numpy(), 0, 1)
     return clipped
 
 
@@ -119,7 +119,7 @@ Shown = tuple[torch.Tensor, torch.Tensor]
 def _until(portraits: Portraits, victim: int, number: int) -> Shown:
     """Representatives of the victim and of the others, of all rounds so far.
 
-    Those of early rounds are the clearest: the longer a model is trained, the less its updates say about pictures.
+    Those of early rounds are the clearest: the longer a model is trained, the less its updates say about images.
     """
     seen = portraits.round <= number
     mine, others = seen & (portraits.who == victim), seen & (portraits.who != victim)

@@ -29,13 +29,13 @@ class MganPassive(Loop):
     learnt from everybody's representatives; the discriminator's time grows with the rounds. Networks are those of
     Tables I and II at `width` = 1, which needs a GPU; narrower ones have the same layers. The paper does not say how
     many steps a round has. Its learning rate, 2e-4 for both, is that of a wide discriminator: a thin one then cannot
-    tell fakes from real pictures, and the generator stays with one picture of each class.
+    tell fakes from real images, and the generator stays with one image of each class.
     """
 
     name: ClassVar[str] = "mgan-passive"
     summary: ClassVar[str] = (
-        "Trains a generator against the device's own model, to draw pictures that are real, of a class, and this "
-        "device's rather than others'."
+        "Trains a generator against the client's own model, to draw images that are real, of a class, and this "
+        "client's rather than others'."
     )
     game: ClassVar[str] = "reconstruct"
     needs: ClassVar[Observation] = Observation.SNAPSHOTS | Observation.UPDATES | Observation.LINKS
@@ -90,7 +90,7 @@ class MganActive(MganPassive):
 
     name: ClassVar[str] = "mgan-active"
     summary: ClassVar[str] = (
-        "Gives the device a model that only its own data reaches, and trains a generator against that model."
+        "Gives the client a model that only its own data reaches, and trains a generator against that model."
     )
     capabilities: ClassVar[Capability] = Capability.ISOLATE
 

@@ -26,15 +26,15 @@ class MganPrior(Loop):
 
     Theirs trains a generator from nothing, which takes GPUs and many thousands of steps. Here a conditional VAE learns
     from the auxiliary set to draw, its decoder is frozen, and a small network before it learns from the discriminator's
-    reality, category and identity which pictures to draw for the victim. Whatever it claims is of the auxiliary set's
-    kind, so it cannot show what no auxiliary picture shows. `identity = false` leaves out the task of identity, and
+    reality, category and identity which images to draw for the victim. Whatever it claims is of the auxiliary set's
+    kind, so it cannot show what no auxiliary image shows. `identity = false` leaves out the task of identity, and
     with it everything that is personal.
     """
 
     name: ClassVar[str] = "mgan-prior"
     summary: ClassVar[str] = (
-        "Learns from public pictures to draw, then which pictures to draw for this device: such as its messages tell "
-        "from other devices' (a quicker variant of mGAN-AI)."
+        "Learns from public images to draw, then which images to draw for this client: such as its messages tell "
+        "from other clients' (a quicker variant of mGAN-AI)."
     )
     game: ClassVar[str] = "reconstruct"
     needs: ClassVar[Observation] = Observation.SNAPSHOTS | Observation.UPDATES | Observation.LINKS

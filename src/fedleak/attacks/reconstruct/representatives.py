@@ -30,7 +30,7 @@ __all__ = ["Inversion", "RepresentativeSet", "representatives"]
 class Inversion:
     """How representatives are sought.
 
-    The paper's L-BFGS does as well on a fresh model; on a trained one its line search is long, and the pictures that
+    The paper's L-BFGS does as well on a fresh model; on a trained one its line search is long, and the images that
     Adam finds are nearer to the data. Unrolled steps come much nearer on a fresh model, and fail on a trained one
     (docs/results/user-level.md).
     """
@@ -91,7 +91,7 @@ def representatives(
     eq. 6, which "balances the magnitude" of the update that the images make, gives it the length of the client's.
 
     Args:
-        model: the shared model, of pictures with values in [0, 1].
+        model: the shared model, of images with values in [0, 1].
         snapshot: the weights that the clients started from.
         updates: layer -> (clients, size).
         settings: how to search.

@@ -26,13 +26,13 @@ _EARLY = 5  # rounds from which classes are read: later on, what is well known p
 class Portraits:
     """Representatives of all clients in some rounds."""
 
-    images: FloatArray  # (pictures, *shape)
+    images: FloatArray  # (images, *shape)
     who: IntArray  # handle of the client that each one stands for
     labels: IntArray
     round: IntArray
 
     def of(self, handle: int, *, others: bool = False) -> tuple[FloatArray, IntArray]:
-        """The pictures of one client, or of all others, with their classes."""
+        """The images of one client, or of all others, with their classes."""
         kept = (self.who != handle) if others else (self.who == handle)
         return self.images[kept], self.labels[kept]
 
@@ -40,7 +40,7 @@ class Portraits:
 class Scene:
     """A view of a run with what follows from it for every victim.
 
-    `links` says which updates come from one device, for who cannot see it (a number for each update).
+    `links` says which updates come from one client, for who cannot see it (a number for each update).
     """
 
     def __init__(self, view: View, questions: Questions, links: IntArray | None = None) -> None:
@@ -73,7 +73,7 @@ class Scene:
         return self.view.started_from(int(self.handle[row]), int(self.view.updates.round[row]))
 
     def local(self, row: int) -> Params:
-        """The model as a device had it after training: what it was sent, and its update."""
+        """The model as a client had it after training: what it was sent, and its update."""
         before = self.start(row)
         return {name: values + self.view.updates.layer(name)[row] for name, values in before.items()}
 
@@ -98,7 +98,7 @@ class Scene:
     ) -> Portraits:
         """Representatives of all clients (or `only` some) in these rounds, each from the model that it was sent.
 
-        A search starts from noise in every round: warm starts would make all rounds one picture.
+        A search starts from noise in every round: warm starts would make all rounds one image.
         """
         wanted = self.clients if only is None else np.asarray(only, dtype=np.int64)
         images, who, labels, when = [], [], [], []

@@ -20,8 +20,8 @@ __all__ = ["ExposureBaseline"]
 class ExposureBaseline(Searching):
     """Name the records that the final model has memorised best (Carlini et al., 2019).
 
-    It has no idea whose they are and gives every device the same ranking, so of N secrets it can put at most one in N
-    first for its own device.
+    It has no idea whose they are and gives every client the same ranking, so of N secrets it can put at most one in N
+    first for its own client.
     """
 
     name: ClassVar[str] = "exposure-baseline"

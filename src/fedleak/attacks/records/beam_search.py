@@ -1,9 +1,9 @@
-"""Search for a device's record by what the model learns when that device takes part.
+"""Search for a client's record by what the model learns when that client takes part.
 
 A search for the likeliest records finds what a model has memorised. Long before that, the model gives a record a little
 more probability after each round in which its owner took part. How much more, over a whole run, is a weighted sum of
 the record's log-probabilities under all snapshots, and so a sum over its characters: it can be followed from beginning
-to beginning like a probability, for every device by itself.
+to beginning like a probability, for every client by itself.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ __all__ = ["guided", "contrasts"]
 
 
 def contrasts(there: IntArray, changes: Scores) -> Scores:
-    """How to weigh the rounds' changes so that their sum is what each device brings: (devices, rounds).
+    """How to weigh the rounds' changes so that their sum is what each client brings: (clients, rounds).
 
-    A regression on the presence of all devices at once, so that no device is credited with what its companions of the
+    A regression on the presence of all clients at once, so that no client is credited with what its companions of the
     same rounds brought. Rounds count less in which all records change much, as the first ones do; `changes` (rounds,
-    records) of some records tell which. As many devices take part in every round, so that only differences between
-    devices can be told: weights are taken against their mean.
+    records) of some records tell which. As many clients take part in every round, so that only differences between
+    clients can be told: weights are taken against their mean.
     """
     scale = (changes - changes.mean(axis=1, keepdims=True)).std(axis=1)
     scale = np.maximum(scale, 1e-3 * (scale.max() or 1.0))
@@ -34,12 +34,12 @@ def contrasts(there: IntArray, changes: Scores) -> Scores:
     return np.asarray(slopes - slopes.mean(axis=0))
 
 
-def guided(form: Format, score: Callable[[Sequence[str]], Scores], devices: int, width: int) -> tuple[str, ...]:
-    """Records of the format, those that a beam of `width` beginnings leads to for any of the devices.
+def guided(form: Format, score: Callable[[Sequence[str]], Scores], clients: int, width: int) -> tuple[str, ...]:
+    """Records of the format, those that a beam of `width` beginnings leads to for any of the clients.
 
-    `score` gives every device's view of some beginnings: (devices, texts), larger is better.
+    `score` gives every client's view of some beginnings: (clients, texts), larger is better.
     """
-    beams: list[dict[str, int]] = [{"": 0} for _ in range(devices)]  # beginning -> state of the format
+    beams: list[dict[str, int]] = [{"": 0} for _ in range(clients)]  # beginning -> state of the format
     found: dict[str, None] = {}  # a set that keeps its order
     while any(beams):
         grown = [_grow(form, beam) for beam in beams]

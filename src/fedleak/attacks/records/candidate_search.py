@@ -80,7 +80,7 @@ def spread(rounds: int, count: int) -> list[int]:
 
 
 def named(questions: Questions, records: Sequence[str], orders: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
-    """Claims that name records in an order for each device, best first."""
+    """Claims that name records in an order for each client, best first."""
     assert isinstance(questions, RecordQuestions)
     spelt = questions.records.spell(records, questions.form.longest)
     claims = np.zeros((len(questions), questions.most, spelt.shape[1]), dtype=np.int32)
@@ -89,7 +89,7 @@ def named(questions: Questions, records: Sequence[str], orders: npt.NDArray[np.i
     return claims
 
 
-def presence(view: View, devices: Sequence[str]) -> IntArray:
-    """Who took part in which round: (rounds, devices), 1 or 0; more where the snapshots of some rounds are missing."""
+def presence(view: View, clients: Sequence[str]) -> IntArray:
+    """Who took part in which round: (rounds, clients), 1 or 0; more where the snapshots of some rounds are missing."""
     selected = [Counter(view.selection(number)) for number in range(1, view.rounds + 1)]
-    return np.array([[there[device] for device in devices] for there in selected], dtype=np.int64)
+    return np.array([[there[client] for client in clients] for there in selected], dtype=np.int64)

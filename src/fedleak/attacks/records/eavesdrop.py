@@ -21,10 +21,10 @@ __all__ = ["Correlating", "Eavesdrop", "spearman", "standard_ranks", "rank_sum"]
 
 @dataclass(frozen=True, kw_only=True)
 class Correlating(Searching):
-    """Name for each device the records whose exposure changes with a signal of that device."""
+    """Name for each client the records whose exposure changes with a signal of that client."""
 
     def signals(self, view: View, questions: RecordQuestions) -> IntArray | Scores:
-        """What is seen of each device in each round: (rounds, devices)."""
+        """What is seen of each client in each round: (rounds, clients)."""
         raise NotImplementedError
 
     def followed(self, view: View, questions: RecordQuestions) -> Candidates:
@@ -32,7 +32,7 @@ class Correlating(Searching):
         return self.search(view, questions, range(view.rounds + 1))
 
     def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Predictions:
-        """Rank by the sum of two ranks: of the correlation with the device's signal, and of the final exposure."""
+        """Rank by the sum of two ranks: of the correlation with the client's signal, and of the final exposure."""
         assert isinstance(questions, RecordQuestions)
         signals = self.signals(view, questions)
         found = self.followed(view, questions)
@@ -48,13 +48,13 @@ class Eavesdrop(Correlating):
 
     name: ClassVar[str] = "eavesdrop"
     summary: ClassVar[str] = (
-        "Names for each device the records that the model learns when that device takes part, and forgets otherwise."
+        "Names for each client the records that the model learns when that client takes part, and forgets otherwise."
     )
     needs: ClassVar[Observation] = Observation.SNAPSHOTS | Observation.SELECTION
 
     def signals(self, view: View, questions: RecordQuestions) -> IntArray:
-        """Whether the device took part."""
-        return presence(view, questions.devices)
+        """Whether the client took part."""
+        return presence(view, questions.clients)
 
 
 def spearman(signals: IntArray | Scores, changes: Scores) -> Scores:

@@ -14,7 +14,7 @@ __all__ = ["language", "followed"]
 
 
 def language(view: View, characters: Sequence[str], context: str) -> Language:
-    """The model of a run as a reader of text, built from what every participant is sent."""
+    """The model of a run as a reader of text, built from what every client is sent."""
     model = rebuilt(view)
     if model is None:
         raise AttackError(

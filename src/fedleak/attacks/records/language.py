@@ -1,4 +1,4 @@
-"""How an adversary reads text with snapshots of a run: a model that every participant can build, and its alphabet."""
+"""How an adversary reads text with snapshots of a run: a model that every client can build, and its alphabet."""
 
 from __future__ import annotations
 

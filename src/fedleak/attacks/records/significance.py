@@ -18,10 +18,10 @@ _SLACK = 1e-9  # equal correlations may differ in the last digits with the order
 
 
 def contrasts(signals: IntArray | Scores) -> Scores:
-    """How each device's signal differs from that of all devices in the same round.
+    """How each client's signal differs from that of all clients in the same round.
 
     Whatever is learnt in a round is learnt better together, so watermarks move alike whoever took part; only their
-    differences say whose round it was. As many devices take part in every round, so presences stay as they are.
+    differences say whose round it was. As many clients take part in every round, so presences stay as they are.
     """
     return np.asarray(signals - signals.mean(axis=1, keepdims=True))
 
@@ -36,7 +36,7 @@ def against_permuted(
 ) -> Scores:
     """How often a record correlates as highly with any signal when rounds are permuted: a p-value for each record.
 
-    Signals (rounds, devices) are permuted together, and the highest of their correlations is compared: an adversary
+    Signals (rounds, clients) are permuted together, and the highest of their correlations is compared: an adversary
     attributes a record to whoever fits best, and the best of many fits better by chance. Who takes part is drawn anew
     in every round, so that any order was as likely. With `block` only rounds of so many in a row change places: what
     grows or shrinks in the course of training stays where it was (Good, 2005, on restricted permutations). The
@@ -60,22 +60,22 @@ def named_by_accident(
     permutations: int = 999,
     block: int | None = None,
 ) -> Scores:
-    """How often a record that correlates as highly is named first for a device when rounds are permuted.
+    """How often a record that correlates as highly is named first for a client when rounds are permuted.
 
-    A p-value for the record (`named`, by device) that an adversary names first, from nothing but what it sees itself.
+    A p-value for the record (`named`, by client) that an adversary names first, from nothing but what it sees itself.
     That record was picked out of many candidates because it correlates, so the pick is repeated in every permutation:
     by the sum of ranks of correlation and final exposure.
     """
     left, right = standard_ranks(signals), standard_ranks(changes)
-    devices = np.arange(len(named))
-    observed = (left.T @ right)[devices, named]
+    clients = np.arange(len(named))
+    observed = (left.T @ right)[clients, named]
     likely = rankdata(-exposure)
     reached = np.ones(len(named))
     for order in _orders(len(left), block, permutations, rng):
         table = left[order].T @ right
         # Where sums are equal the higher correlation comes first; these are the correlation times the rounds.
         sums = rankdata(-table, axis=1) + likely - table / (4 * len(left))
-        reached += table[devices, sums.argmin(axis=1)] >= observed - _SLACK
+        reached += table[clients, sums.argmin(axis=1)] >= observed - _SLACK
     return np.asarray(reached / (permutations + 1))
 
 

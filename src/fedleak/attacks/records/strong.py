@@ -1,8 +1,8 @@
 """An attack on records that fades later than the paper's.
 
-Where many people hold secrets of one format, the paper's sum of ranks fades (Yuan et al., 2021, Fig. 4c), for two
+Where many users hold secrets of one format, the paper's sum of ranks fades (Yuan et al., 2021, Fig. 4c), for two
 reasons. The secret is not among the candidates, because the model has not memorised it yet: here a search is guided by
-what the model learns when a device takes part (guided.py), beside a search for the likeliest records under many
+what the model learns when a client takes part (guided.py), beside a search for the likeliest records under many
 snapshots. And the final exposure counts as much as the correlation, and favours whoever was selected last: here a
 record's likelihood at its best is added to the correlation, which decides between records that differ in a digit.
 """
@@ -29,14 +29,14 @@ from fedleak.views.view import View
 
 __all__ = ["EavesdropStrong"]
 
-# How much the level of a beginning's log-probability counts beside what a device brings to it (in trials 0.1 to 0.5 did
+# How much the level of a beginning's log-probability counts beside what a client brings to it (in trials 0.1 to 0.5 did
 # about as well, 0 and 2 much worse): among beginnings that are learnt in the same rounds the right one is the likelier.
 _LEVEL = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
 class EavesdropStrong(Searching):
-    """Search for each device by what it teaches the model, then rank by correlation and likelihood."""
+    """Search for each client by what it teaches the model, then rank by correlation and likelihood."""
 
     snapshots: Annotated[
         int, Meta(ge=1, description="search this many snapshots, evenly spaced, the last included")
@@ -45,15 +45,15 @@ class EavesdropStrong(Searching):
         int,
         Meta(ge=1, description="beginnings that a search may follow at once to prove that nothing likelier was missed"),
     ] = 512
-    width: Annotated[int, Meta(ge=1, description="beginnings that the guided search follows for each device")] = 30
+    width: Annotated[int, Meta(ge=1, description="beginnings that the guided search follows for each client")] = 30
     weight: Annotated[
         float,
-        Meta(gt=0, description="how many nats of likelihood a perfect correlation with the device's presence is worth"),
+        Meta(gt=0, description="how many nats of likelihood a perfect correlation with the client's presence is worth"),
     ] = 80.0
 
     name: ClassVar[str] = "eavesdrop-strong"
     summary: ClassVar[str] = (
-        "Searches for each device's record by what the model learns when that device takes part, and names the records "
+        "Searches for each client's record by what the model learns when that client takes part, and names the records "
         "that go best with its presence and are likeliest."
     )
     needs: ClassVar[Observation] = Observation.SNAPSHOTS | Observation.SELECTION
@@ -69,7 +69,7 @@ class EavesdropStrong(Searching):
             new = tuple(record for record in more if record not in set(records))
             if new:
                 records, logs = (*records, *new), np.concatenate([logs, self._read(view, questions, new)], axis=1)
-        correlation = spearman(presence(view, questions.devices), np.diff(logs, axis=0))
+        correlation = spearman(presence(view, questions.clients), np.diff(logs, axis=0))
         order = np.argsort(-(self.weight * correlation + logs.max(axis=0)), axis=1, kind="stable")
         return named(questions, records, order)
 
@@ -80,8 +80,8 @@ class EavesdropStrong(Searching):
 
     def _more(self, view: View, questions: RecordQuestions, changes: Scores) -> tuple[str, ...]:
         """Records that the guided search finds."""
-        others = {device for number in range(1, view.rounds + 1) for device in view.selection(number)}
-        everybody = [*questions.devices, *sorted(others - set(questions.devices))]
+        others = {client for number in range(1, view.rounds + 1) for client in view.selection(number)}
+        everybody = [*questions.clients, *sorted(others - set(questions.clients))]
         weights = contrasts(presence(view, everybody), changes)[: len(questions)] * np.sqrt(view.rounds)
 
         def score(texts: Sequence[str]) -> Scores:

@@ -1,7 +1,7 @@
 """Whose record is it? The one in whose text it is learnt together with a record of the adversary's own.
 
-The adversary does not see who takes part. But a record that it placed in somebody's text is learnt when that device
-takes part and half forgotten otherwise, and so are the other records of the same device.
+The adversary does not see who takes part. But a record that it placed in somebody's text is learnt when that client
+takes part and half forgotten otherwise, and so are the other records of the same client.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ class Watermark(Correlating):
 
     name: ClassVar[str] = "watermark"
     summary: ClassVar[str] = (
-        "Names for each device the records that the model learns and forgets in the same rounds as a record that the "
+        "Names for each client the records that the model learns and forgets in the same rounds as a record that the "
         "attacker placed there."
     )
     needs: ClassVar[Observation] = Observation.SNAPSHOTS
     capabilities: ClassVar[Capability] = Capability.INJECT
 
     def signals(self, view: View, questions: RecordQuestions) -> Scores:
-        """How the exposure of the device's watermark changed."""
+        """How the exposure of the client's watermark changed."""
         return np.diff(watermarks(view, questions), axis=0)
 
     def followed(self, view: View, questions: RecordQuestions) -> Candidates:
@@ -47,12 +47,12 @@ class Watermark(Correlating):
 
 
 def watermarks(view: View, questions: RecordQuestions) -> Scores:
-    """How exposed the watermark of each device that is asked about was after every round, from round 0 on."""
-    without = [device for device in questions.devices if device not in view.injected]
+    """How exposed the watermark of each client that is asked about was after every round, from round 0 on."""
+    without = [client for client in questions.clients if client not in view.injected]
     if without:
         raise AttackError(
-            f"nothing was placed in the data of {len(without)} of {len(questions)} devices (first: {without[0]}), so "
+            f"nothing was placed in the data of {len(without)} of {len(questions)} clients (first: {without[0]}), so "
             "there is nothing to follow; train with a table [inject] in the plan"
         )
-    marks = [view.injected[device] for device in questions.devices]
+    marks = [view.injected[client] for client in questions.clients]
     return followed(view, questions.records.characters, "\n", marks)

@@ -28,7 +28,7 @@ from fedleak.plan.plan import FederationPlan
 __all__ = ["Embedded", "Rngs", "one_thread", "tensors"]
 
 Rngs = Callable[[str, int], np.random.Generator]
-"""(stage, device index) -> the generator of that device in this round."""
+"""(stage, client index) -> the generator of that client in this round."""
 
 
 @contextlib.contextmanager
@@ -65,7 +65,7 @@ class Embedded:
         self.on_sum = [d for d in defences if d.overrides("on_sum")]
         self.on_step = [d for d in defences if d.overrides("on_step")]
         self.poisson = any(d.poisson for d in defences)
-        self.defended = defended  # by device; read only where a defence acts on local steps
+        self.defended = defended  # by client; read only where a defence acts on local steps
         self.workers = ThreadPoolExecutor(workers) if workers > 1 else None
 
     def close(self) -> None:
@@ -73,19 +73,19 @@ class Embedded:
         if self.workers is not None:
             self.workers.shutdown()
 
-    def updates(self, weights: Params, devices: Sequence[int], rngs: Rngs) -> dict[str, torch.Tensor]:
-        """Train each device from these weights; return one row of (after - before) per device and layer."""
+    def updates(self, weights: Params, clients: Sequence[int], rngs: Rngs) -> dict[str, torch.Tensor]:
+        """Train each client from these weights; return one row of (after - before) per client and layer."""
         before = tensors(self.model, weights)
-        rows = {layer.name: torch.empty(len(devices), layer.size) for layer in self.model.layout}
+        rows = {layer.name: torch.empty(len(clients), layer.size) for layer in self.model.layout}
 
         def compute(places: list[int]) -> None:
-            after = self._train(before, [devices[p] for p in places], rngs)
+            after = self._train(before, [clients[p] for p in places], rngs)
             for layer in self.model.layout:
                 for tensor, _ in layer.tensors:
                     key = f"{layer.name}.{tensor}"
                     rows[layer.name][places, layer.span(tensor)] = after[key].sub_(before[key]).flatten(1)
 
-        groups = self._groups(devices)
+        groups = self._groups(clients)
         if self.workers is None:
             for places in groups:
                 compute(places)
@@ -93,16 +93,16 @@ class Embedded:
             list(self.workers.map(compute, groups))
         return rows
 
-    def _groups(self, devices: Sequence[int]) -> list[list[int]]:
+    def _groups(self, clients: Sequence[int]) -> list[list[int]]:
         """Divide the places evenly into groups that fit the model, longest first, so that few finish early.
 
         Who defends local steps and who does not are never in one group.
         """
-        steps = [steps_of(int(self.pool.sizes[d]), self.settings.batch, self.settings.epochs) for d in devices]
-        order = sorted(range(len(devices)), key=lambda place: -steps[place])
+        steps = [steps_of(int(self.pool.sizes[d]), self.settings.batch, self.settings.epochs) for d in clients]
+        order = sorted(range(len(clients)), key=lambda place: -steps[place])
         kinds = [order]
         if self.acts:
-            kinds = [[place for place in order if self.defended[devices[place]] is kind] for kind in (True, False)]
+            kinds = [[place for place in order if self.defended[clients[place]] is kind] for kind in (True, False)]
         groups = []
         for kind in kinds:
             count = max(1, math.ceil(len(kind) / self.model.group))
@@ -114,17 +114,17 @@ class Embedded:
         """Whether any defence acts on local steps."""
         return bool(self.on_loss or self.on_examples or self.on_sum or self.on_step or self.poisson)
 
-    def _train(self, before: Tensors, devices: Sequence[int], rngs: Rngs) -> Tensors:
+    def _train(self, before: Tensors, clients: Sequence[int], rngs: Rngs) -> Tensors:
         """The local steps of one group of clients (ClientUpdate in Algorithm 1 of McMahan et al., 2017)."""
         pool, settings = self.pool, self.settings
-        guards = self.acts and self.defended[devices[0]]
+        guards = self.acts and self.defended[clients[0]]
         deal = poisson_schedule if guards and self.poisson else schedule
-        plan = deal(pool, devices, settings.batch, settings.epochs, [rngs("batches", d) for d in devices])
-        loss_rngs = [[rngs(f"on_loss/{n}", d) for d in devices] for n in range(len(self.on_loss))]
-        sum_rngs = [[rngs(f"on_sum/{n}", d) for d in devices] for n in range(len(self.on_sum))]
-        step_rngs = [[rngs(f"on_step/{n}", d) for d in devices] for n in range(len(self.on_step))]
-        own_rngs = [rngs("dropout", d) for d in devices] if isinstance(self.model, Stochastic) else []
-        after = {key: w.expand(len(devices), *w.shape[1:]).clone() for key, w in before.items()}
+        plan = deal(pool, clients, settings.batch, settings.epochs, [rngs("batches", d) for d in clients])
+        loss_rngs = [[rngs(f"on_loss/{n}", d) for d in clients] for n in range(len(self.on_loss))]
+        sum_rngs = [[rngs(f"on_sum/{n}", d) for d in clients] for n in range(len(self.on_sum))]
+        step_rngs = [[rngs(f"on_step/{n}", d) for d in clients] for n in range(len(self.on_step))]
+        own_rngs = [rngs("dropout", d) for d in clients] if isinstance(self.model, Stochastic) else []
+        after = {key: w.expand(len(clients), *w.shape[1:]).clone() for key, w in before.items()}
         optimizer = Adam(settings.lr, list(after.values())) if settings.optimizer == "adam" else Sgd(settings.lr)
 
         def loss(
@@ -135,7 +135,7 @@ class Embedded:
             return self._loss(weights, x, y, share, own, theirs)
 
         # What a sum is divided by: the size of a batch as planned, whatever was drawn.
-        expected = torch.from_numpy(np.minimum(pool.sizes[devices], settings.batch))
+        expected = torch.from_numpy(np.minimum(pool.sizes[clients], settings.batch))
         active = 0
         for step, (working, width) in enumerate(zip(plan.active, plan.width, strict=True)):
             if working != active:

@@ -29,7 +29,7 @@ class MobileNet:
 
     Each convolution is followed by group normalisation (Wu and He, 2018) and ReLU. The original normalises by batch:
     its running means are no weights, so averaging clients does not cover them, and a client's batch would be
-    normalised by its own people. The normalisation's scale and shift belong to the layer they follow, so 13 blocks
+    normalised by its own users. The normalisation's scale and shift belong to the layer they follow, so 13 blocks
     have 28 layers: `stem`, `dw1`, `pw1`, ..., `pw13` and `out`.
     """
 
@@ -40,7 +40,7 @@ class MobileNet:
         Meta(
             ge=0,
             le=5,
-            description="how many of the five layers that halve the picture do so, from the input on; small pictures "
+            description="how many of the five layers that halve the image do so, from the input on; small images "
             "have little to halve",
         ),
     ] = 3

@@ -140,5 +140,5 @@ class _Own:
 
 
 def _trained(module: nn.Module) -> dict[str, nn.Parameter]:
-    """Parameters that ask for a gradient; frozen ones stay inside the module and are the same on every device."""
+    """Parameters that ask for a gradient; frozen ones stay inside the module and are the same on every client."""
     return {path: value for path, value in module.named_parameters() if value.requires_grad}

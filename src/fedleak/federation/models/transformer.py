@@ -1,4 +1,4 @@
-"""A small causal transformer over characters: what people deploy where the paper used an LSTM."""
+"""A small causal transformer over characters: what users deploy where the paper used an LSTM."""
 
 from __future__ import annotations
 

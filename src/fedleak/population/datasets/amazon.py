@@ -40,7 +40,7 @@ class Amazon(Reviews):
 
     name: ClassVar[str] = "amazon"
     source: ClassVar[str] = (
-        "Digital Music reviews by {users} people on Amazon (McAuley et al., 2015); the stars are learnt."
+        "Digital Music reviews by {users} users on Amazon (McAuley et al., 2015); the stars are learnt."
     )
 
     min_reviews: MinReviews = 10

@@ -1,4 +1,4 @@
-"""Blog posts by real people, for next-word prediction."""
+"""Blog posts by real users, for next-word prediction."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Sentence:
 class Blog:
     """Sentences of the Blog Authorship Corpus (Schler et al., 2006), as the paper used it for language modelling.
 
-    The vocabulary comes from people who take no part, as a keyboard's would: one made from the users' own words would
+    The vocabulary comes from users who take no part, as a keyboard's would: one made from the users' own words would
     itself give something away.
     """
 
@@ -40,13 +40,13 @@ class Blog:
 
     subset: Annotated[
         Subset,
-        Meta(description="100 people with real dates, or the 55 with at least 1,000 posts, some of whom are twins"),
+        Meta(description="100 users with real dates, or the 55 with at least 1,000 posts, some of whom are twins"),
     ] = "100-users"
     sentences: Annotated[
         int,
         Meta(
             ge=4,
-            description="sentences per person, from posts drawn by the seed; with a fifth held out for utility and the "
+            description="sentences per user, from posts drawn by the seed; with a fifth held out for utility and the "
             "rest divided in half, 250 are 100 a side",
         ),
     ] = 250
@@ -57,11 +57,11 @@ class Blog:
         int, Meta(ge=2, le=200, description="words in a sentence; longer ones continue in another row")
     ] = 20
     background: Annotated[
-        int, Meta(ge=100, description="sentences of other people, for the vocabulary and for defences")
+        int, Meta(ge=100, description="sentences of other users, for the vocabulary and for defences")
     ] = 20_000
 
     def load(self, seed: int) -> Population:
-        """Read the posts; the seed decides which of a person's posts are used."""
+        """Read the posts; the seed decides which of a user's posts are used."""
         corpus = blog_corpus.read(self.subset)
         strangers = self._strangers(corpus, seed)
         words = text.vocabulary(([s.tokens for s in rows] for _, rows in strangers), self.vocabulary)
@@ -78,7 +78,7 @@ class Blog:
             users=users,
             task=Task.NEXT_TOKEN,
             outputs=self.vocabulary,
-            source=f"Sentences of {len(users)} people of the Blog Authorship Corpus (Schler et al., 2006).",
+            source=f"Sentences of {len(users)} users of the Blog Authorship Corpus (Schler et al., 2006).",
             background=Examples.concat(self._examples(posts, rows, words) for posts, rows in strangers),
             outputs_named=words,
             traits=traits.topics(words),
@@ -105,7 +105,7 @@ class Blog:
         return sorted(drawn[:count], key=lambda sentence: sentence.post)
 
     def _strangers(self, corpus: Corpus, seed: int) -> list[tuple[list[Post], list[_Sentence]]]:
-        """Take background people in the order of the seed, without anyone who posted something that a user posted."""
+        """Take background users in the order of the seed, without anyone who posted something that a user posted."""
         posted = {post.text for posts in corpus.users.values() for post in posts}
         names = sorted(corpus.background)
         chosen, count = [], 0
@@ -137,8 +137,8 @@ class Blog:
 
 
 def _about(corpus: Corpus, user: UserId) -> dict[str, str]:
-    if user not in corpus.people:
+    if user not in corpus.about:
         return {}
-    gender, age = corpus.people[user]
+    gender, age = corpus.about[user]
     band = next((f"{low}-{high}" for low, high in _BANDS if low <= age <= high), "33+")
     return {"gender": gender, "age": band}

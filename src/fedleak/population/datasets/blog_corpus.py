@@ -29,15 +29,15 @@ _EXTRACTS: Mapping[Subset, str] = {
     "55-users": "blog_55users_1000posts.jsonl.xz",
 }
 _BACKGROUND = "blog_background_2000users_10posts.jsonl.xz"
-_PEOPLE = "blog_users.csv"
+_USERS = "blog_users.csv"
 _PUBLISHED = "blogs.zip"
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _ENTRY = re.compile(r"<date>(.*?)</date>\s*<post>(.*?)</post>", re.DOTALL)
-_LARGEST = 100 * 2**20  # bytes of one person's file; the corpus has none beyond 10 MB
+_LARGEST = 100 * 2**20  # bytes of one user's file; the corpus has none beyond 10 MB
 
 
 class Post(msgspec.Struct, frozen=True):
-    """One post of one person."""
+    """One post of one user."""
 
     user: str
     i: int
@@ -47,31 +47,31 @@ class Post(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """Posts by person, of those who take part and of others; and what people said about themselves."""
+    """Posts by user, of those who take part and of others; and what users said about themselves."""
 
     users: Mapping[UserId, list[Post]]
     background: Mapping[UserId, list[Post]]
-    people: Mapping[UserId, tuple[str, int]]  # gender, age
+    about: Mapping[UserId, tuple[str, int]]  # gender, age
 
 
 def read(subset: Subset) -> Corpus:
     """Read a subset, from the extracts if they are here, otherwise from the corpus as published."""
-    extracts = (_EXTRACTS[subset], _BACKGROUND, _PEOPLE)
+    extracts = (_EXTRACTS[subset], _BACKGROUND, _USERS)
     try:
         folder = sources.find("blog", extracts)
     except DataError:
         return _published(sources.find("blog", (_PUBLISHED,)) / _PUBLISHED, subset)
-    people = {}
-    for row in tables.read(folder / _PEOPLE):
-        people[UserId(row.text("user"))] = (row.text("gender"), int(row.number("age")))
-    return Corpus(_by_user(_lines(folder / extracts[0])), _by_user(_lines(folder / extracts[1])), people)
+    about = {}
+    for row in tables.read(folder / _USERS):
+        about[UserId(row.text("user"))] = (row.text("gender"), int(row.number("age")))
+    return Corpus(_by_user(_lines(folder / extracts[0])), _by_user(_lines(folder / extracts[1])), about)
 
 
 def _by_user(posts: Iterator[Post]) -> dict[UserId, list[Post]]:
-    people: dict[UserId, list[Post]] = {}
+    users: dict[UserId, list[Post]] = {}
     for post in posts:
-        people.setdefault(UserId(post.user), []).append(post)
-    return people
+        users.setdefault(UserId(post.user), []).append(post)
+    return users
 
 
 def _lines(file: Path) -> Iterator[Post]:
@@ -89,26 +89,26 @@ def _lines(file: Path) -> Iterator[Post]:
 
 
 def _published(file: Path, subset: Subset) -> Corpus:
-    """Select from the corpus as published: `blogs/<id>.<gender>.<age>.<industry>.<sign>.xml`, one file a person.
+    """Select from the corpus as published: `blogs/<id>.<gender>.<age>.<industry>.<sign>.xml`, one file a user.
 
-    The 55 are all with at least 1,000 posts, as in the paper. The 100 are people with at least 200 posts and real
-    dates, chosen by a hash of their id: the same on every machine, but not the same people as in the extract.
+    The 55 are all with at least 1,000 posts, as in the paper. The 100 are users with at least 200 posts and real
+    dates, chosen by a hash of their id: the same on every machine, but not the same users as in the extract.
     """
     try:
         with zipfile.ZipFile(file) as archive:
-            members = {}
+            clients = {}
             for info in archive.infolist():
                 parts = info.filename.rpartition("/")[2].split(".")
                 if len(parts) == 6 and parts[-1] == "xml" and parts[2].isdigit():
-                    members[UserId(parts[0])] = (info, parts[1], int(parts[2]))
-            order = sorted(members, key=lambda user: hashlib.blake2b(user.encode()).digest())
+                    clients[UserId(parts[0])] = (info, parts[1], int(parts[2]))
+            order = sorted(clients, key=lambda user: hashlib.blake2b(user.encode()).digest())
 
             def select(
                 names: list[UserId], least: int, most: int | None, count: int | None, fit: Callable[[list[Post]], bool]
             ) -> dict[UserId, list[Post]]:
                 chosen: dict[UserId, list[Post]] = {}
                 for user in names:
-                    info = members[user][0]
+                    info = clients[user][0]
                     if info.file_size < 40 * least:  # the mark-up of a post alone takes more
                         continue
                     posts = _posts(user, archive, info)
@@ -127,7 +127,7 @@ def _published(file: Path, subset: Subset) -> Corpus:
         raise DataError(f"{file}: cannot be read ({error}); download it again") from error
     if not users:
         raise DataError(f"{file}: holds no blogs named <id>.<gender>.<age>.<industry>.<sign>.xml with enough posts")
-    return Corpus(users, background, {user: (gender, age) for user, (_, gender, age) in members.items()})
+    return Corpus(users, background, {user: (gender, age) for user, (_, gender, age) in clients.items()})
 
 
 def _dated(posts: list[Post]) -> bool:

@@ -18,8 +18,8 @@ from fedleak.population.population import Examples, Population, User
 __all__ = ["Digits"]
 
 _CLASSES = 10
-_STRANGERS = 20  # people who wrote the background data
-_WOBBLE = 0.25  # how much one person's drawings differ, in units of how much hands do at style 1
+_STRANGERS = 20  # users who wrote the background data
+_WOBBLE = 0.25  # how much one user's drawings differ, in units of how much hands do at style 1
 
 
 # Deviations at style 1: slant, rotation (radians), and the logarithms of width, height and weight of the stroke.
@@ -28,7 +28,7 @@ _HABITS = np.array([0.25, 0.2, 0.15, 0.15, 0.4])
 
 @dataclass(frozen=True, slots=True)
 class _Hand:
-    """How a person writes: the mean of their drawings' habits."""
+    """How a user writes: the mean of their drawings' habits."""
 
     habits: npt.NDArray[np.float64]
 
@@ -37,7 +37,7 @@ class _Hand:
         return _Hand(strength * _HABITS * rng.normal(size=5))
 
     def write(self, images: npt.NDArray[Any], rng: np.random.Generator) -> npt.NDArray[np.float32]:
-        """Resample images (n, 8, 8) as this person would have written them, none of them twice alike."""
+        """Resample images (n, 8, 8) as this user would have written them, none of them twice alike."""
         wobble = _WOBBLE * _HABITS * rng.normal(size=(len(images), 5))
         slant, rotation, width, height, weight = (self.habits + wobble).T
         cos, sin = np.cos(rotation), np.sin(rotation)
@@ -56,23 +56,23 @@ class _Hand:
 
 @dataclass(frozen=True, kw_only=True)
 class Digits:
-    """scikit-learn's 8x8 digits, drawn by people who favour some digits and each write in a hand of their own.
+    """scikit-learn's 8x8 digits, drawn by users who favour some digits and each write in a hand of their own.
 
-    A person's drawings are independent draws given the person: a digit is chosen by their habits, with replacement, and
+    A user's drawings are independent draws given the user: a digit is chosen by their habits, with replacement, and
     drawn anew each time. Without replacement, what is in a prior would be missing from its owner's private data alone.
 
     It needs no download, so it serves for demonstrations. The habits are made up: what an audit finds here shows that
-    the audit works, not how identifiable real people are; `mnist-writers` has real handwriting.
+    the audit works, not how identifiable real users are; `mnist-writers` has real handwriting.
     """
 
     name: ClassVar[str] = "digits"
 
-    users: Annotated[int, Meta(ge=2, le=10_000, description="how many people to make up")] = 40
-    examples: Annotated[int, Meta(ge=2, le=1000, description="digits of each person")] = 80
+    users: Annotated[int, Meta(ge=2, le=10_000, description="how many users to make up")] = 40
+    examples: Annotated[int, Meta(ge=2, le=1000, description="digits of each user")] = 80
     class_bias: Annotated[
         float,
         Meta(
-            gt=0, description="how even a person's use of the ten digits is: a Dirichlet concentration, small is uneven"
+            gt=0, description="how even a user's use of the ten digits is: a Dirichlet concentration, small is uneven"
         ),
     ] = 1.0
     style: Annotated[
@@ -80,7 +80,7 @@ class Digits:
     ] = 1.0
 
     def load(self, seed: int) -> Population:
-        """Make up the people; the same seed makes up the same ones."""
+        """Make up the users; the same seed makes up the same ones."""
         bunch = load_digits()
         images = (bunch.images / 16.0).astype(np.float32)
         labels = bunch.target.astype(np.int64)
@@ -92,8 +92,8 @@ class Digits:
             task=Task.CLASSIFY,
             outputs=_CLASSES,
             source=(
-                "Made-up people: the 8x8 digits of scikit-learn (from the UCI Optical Recognition of Handwritten "
-                "Digits), each person with favourite digits and a hand of their own."
+                "Made-up users: the 8x8 digits of scikit-learn (from the UCI Optical Recognition of Handwritten "
+                "Digits), each user with favourite digits and a hand of their own."
             ),
             test=self._strangers("test", images, labels, pools[1], seed),
             background=self._strangers("background", images, labels, pools[2], seed),
@@ -117,8 +117,9 @@ class Digits:
             "slant": "left" if hand.habits[0] < 0 else "right",
             "stroke": "bold" if hand.habits[4] < 0 else "fine",
         }
-        width = len(str(self.users - 1))  # the seed is part of the name: with another seed they are other people
+        width = len(str(self.users - 1))  # the seed is part of the name: with another seed they are other users
         return User(
+            # Everything that is drawn for somebody is drawn by their name, so the name is part of every figure.
             UserId(f"person-{seed}-{number:0{width}}"),
             _examples(hand.write(images[rows], rng), labels[rows]),
             attributes,
@@ -132,7 +133,7 @@ class Digits:
         pool: npt.NDArray[np.int64],
         seed: int,
     ) -> Examples:
-        """Write a pool of digits in the hands of people who take no part."""
+        """Write a pool of digits in the hands of users who take no part."""
         parts = np.array_split(pool, _STRANGERS)
         written = []
         for i, rows in enumerate(parts):

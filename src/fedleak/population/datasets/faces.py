@@ -24,24 +24,24 @@ from fedleak.population.population import Examples, Population, User
 __all__ = ["Faces"]
 
 _PEOPLE, _EACH = 40, 10
-_AUXILIARY, _TEST = 3, 2  # of the ten pictures of a person; the other five are the clients'
+_AUXILIARY, _TEST = 3, 2  # of the ten images of a person; the other five are the clients'
 _NAME = re.compile(r"(?:^|/)s(\d{1,2})/(\d{1,2})\.pgm$")
-_LARGEST = 1 << 20  # bytes of a picture: one of 92x112 has 10 KB
+_LARGEST = 1 << 20  # bytes of an image: one of 92x112 has 10 KB
 
 
 @dataclass(frozen=True, kw_only=True)
 class Faces:
-    """Each client has pictures of a few of forty people, and the task is to tell the people apart.
+    """Each client has images of a few of forty people, and the task is to tell the people apart.
 
     The setting of Song et al. (2020, section VII-C): 10 clients, 64x64 pixels, 40 classes; different clients may have
-    pictures of the same person. Of the ten pictures of a person five go to clients, three to the server's auxiliary set
-    and two to the test set; which, the seed decides. No two clients share a picture.
+    images of the same person. Of the ten images of a person five go to clients, three to the server's auxiliary set
+    and two to the test set; which, the seed decides. No two clients share an image.
 
-    The paper's victim is told from others by glasses. The data does not say who wears them in which picture, and
-    Fedleak does not guess: what is personal about a client here is whom it has pictures of (its classes). As a property
-    that needs no labels, a share of the clients can have all its pictures mirrored (attribute `mirrored`), which sets
+    The paper's victim is told from others by glasses. The data does not say who wears them in which image, and
+    Fedleak does not guess: what is personal about a client here is whom it has images of (its classes). As a property
+    that needs no labels, a share of the clients can have all its images mirrored (attribute `mirrored`), which sets
     them apart as weakly as the side of a parting does; the auxiliary and the test set then hold as many mirrored
-    pictures, each for itself.
+    images, each for itself.
 
     Faces are personal data: reports of a run stay with whoever made it.
     """
@@ -50,15 +50,13 @@ class Faces:
 
     clients: Annotated[int, Meta(ge=2, le=200, description="how many clients")] = 10
     people: Annotated[
-        int, Meta(ge=1, le=_PEOPLE, description="people of whom each client has pictures; clients x people <= 200")
+        int, Meta(ge=1, le=_PEOPLE, description="people of whom each client has images; clients x people <= 200")
     ] = 8
-    side: Annotated[int, Meta(ge=16, le=112, description="pictures are resized to this many pixels square")] = 64
-    mirrored: Annotated[float, Meta(ge=0, le=1, description="share of the clients whose pictures are all mirrored")] = (
-        0.0
-    )
+    side: Annotated[int, Meta(ge=16, le=112, description="images are resized to this many pixels square")] = 64
+    mirrored: Annotated[float, Meta(ge=0, le=1, description="share of the clients whose images are all mirrored")] = 0.0
 
     def load(self, seed: int) -> Population:
-        """Read the pictures and deal them out; with another seed they are other clients."""
+        """Read the images and deal them out; with another seed they are other clients."""
         images = self._read()
         rng = rng_for(seed, self.name, "deal")
         order = np.stack([rng.permutation(_EACH) + _EACH * person for person in range(_PEOPLE)])
@@ -83,7 +81,7 @@ class Faces:
             outputs=_PEOPLE,
             source=(
                 f"The AT&T database of faces (Olivetti Research Laboratory), cut into {self.clients} clients with "
-                f"pictures of {self.people} people each."
+                f"images of {self.people} people each."
             ),
             test=mixed(np.sort(test.ravel())),
             background=mixed(np.sort(auxiliary.ravel())),
@@ -96,7 +94,7 @@ class Faces:
         if self.clients * self.people > each * _PEOPLE:
             raise DataError(
                 f"data set '{self.name}': {self.clients} clients with {self.people} people each need more than the "
-                f"{each} pictures that each of {_PEOPLE} people can give; lower clients or people"
+                f"{each} images that each of {_PEOPLE} people can give; lower clients or people"
             )
         owners: list[list[int]] = [[] for _ in range(_PEOPLE)]
         for client in range(self.clients):
@@ -111,7 +109,7 @@ class Faces:
         return [np.sort(np.concatenate(parts)) for parts in rows]
 
     def _read(self) -> npt.NDArray[np.float32]:
-        """All pictures, (400, side, side), ten after ten by person."""
+        """All images, (400, side, side), ten after ten by person."""
         folder, (file,) = sources.complete(self.name)
         images = np.zeros((_PEOPLE * _EACH, self.side, self.side), dtype=np.float32)
         found = np.zeros(len(images), dtype=np.bool_)
@@ -126,7 +124,7 @@ class Faces:
                 found[row] = True
         if not found.all():
             raise DataError(
-                f"{folder / file}: holds {int(found.sum())} of the 400 pictures s1/1.pgm to s40/10.pgm; download again"
+                f"{folder / file}: holds {int(found.sum())} of the 400 images s1/1.pgm to s40/10.pgm; download again"
             )
         return images
 
@@ -141,9 +139,9 @@ def _packed(file: Path) -> Iterator[tuple[str, bytes]]:
                         yield info.filename, pack.read(info)
             return
         with tarfile.open(file) as archive:
-            for member in archive:
-                if member.isfile() and member.size <= _LARGEST and (content := archive.extractfile(member)):
-                    yield member.name, content.read()
+            for client in archive:
+                if client.isfile() and client.size <= _LARGEST and (content := archive.extractfile(client)):
+                    yield client.name, content.read()
     except (OSError, EOFError, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile) as error:
         raise DataError(f"{file}: cannot be read ({error}); download it again") from error
 
@@ -151,7 +149,7 @@ def _packed(file: Path) -> Iterator[tuple[str, bytes]]:
 def _examples(images: npt.NDArray[np.float32], rows: IntArray, flipped: npt.NDArray[np.bool_]) -> Examples:
     x = images[rows]
     x[flipped] = x[flipped, :, ::-1]
-    # As taken: mirroring a picture does not make another one of it.
+    # As taken: mirroring an image does not make another one of it.
     return Examples(
         x=x[:, None], y=(rows // _EACH).astype(np.int64), fingerprint=fingerprint.of_rows(rows.reshape(-1, 1))
     )

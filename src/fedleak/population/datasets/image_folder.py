@@ -1,4 +1,4 @@
-"""Your own pictures: a folder per user."""
+"""Your own images: a folder per user."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LABELS, _USERS = "labels.csv", "users.csv"
 
 
 @dataclass(frozen=True, slots=True)
-class _Picture:
+class _Image:
     file: Path
     label: str
     row: Row | None  # its row in labels.csv
@@ -33,20 +33,20 @@ class _Picture:
 
 @dataclass(frozen=True, kw_only=True)
 class ImageFolder:
-    """PNG, JPEG or PGM pictures in `<path>/<user>/<class>/`, or in `<path>/<user>/` with `<path>/labels.csv`.
+    """PNG, JPEG or PGM images in `<path>/<user>/<class>/`, or in `<path>/<user>/` with `<path>/labels.csv`.
 
-    labels.csv has the columns file (relative to the folder, `<user>/picture.png`) and label, and may have time and
+    labels.csv has the columns file (relative to the folder, `<user>/image.png`) and label, and may have time and
     album. `<path>/users.csv`, if there, has the column user, and every other column is an attribute.
     """
 
     name: ClassVar[str] = "image-folder"
 
     path: Annotated[str, Meta(min_length=1, description="the folder that holds one folder per user")]
-    size: Annotated[int, Meta(ge=4, le=512, description="pictures are resized to this many pixels square")] = 32
+    size: Annotated[int, Meta(ge=4, le=512, description="images are resized to this many pixels square")] = 32
     colour: Annotated[bool, Meta(description="three channels rather than shades of grey")] = False
 
     def load(self, seed: int) -> Population:
-        """Read every picture; everything is used, so the seed plays no part."""
+        """Read every image; everything is used, so the seed plays no part."""
         root = Path(self.path).expanduser()
         if not root.is_dir():
             raise DataError(f"{root}: no such folder; expected one folder per user in it")
@@ -56,31 +56,31 @@ class ImageFolder:
         about = _attributes(root / _USERS) if (root / _USERS).exists() else {}
         if not folders:
             raise DataError(f"{root}: holds no folders; expected one folder per user")
-        people = {UserId(folder.name): list(_pictures(folder, root, rows)) for folder in folders}
-        classes = class_names({picture.label for owned in people.values() for picture in owned})
+        owned_by = {UserId(folder.name): list(_images(folder, root, rows)) for folder in folders}
+        classes = class_names({image.label for owned in owned_by.values() for image in owned})
         if len(classes) < 2:
-            raise DataError(f"{root}: {len(classes)} class(es) of pictures found; at least 2 are needed")
+            raise DataError(f"{root}: {len(classes)} class(es) of images found; at least 2 are needed")
         place = {name: i for i, name in enumerate(classes)}
-        users = tuple(User(name, self._examples(owned, place), about.get(name, {})) for name, owned in people.items())
+        users = tuple(User(name, self._examples(owned, place), about.get(name, {})) for name, owned in owned_by.items())
         return Population(
             users=users,
             task=Task.CLASSIFY,
             outputs=len(classes),
-            source=f"{sum(map(len, people.values()))} pictures of {len(users)} users in the folder {root.name}.",
+            source=f"{sum(map(len, owned_by.values()))} images of {len(users)} users in the folder {root.name}.",
             outputs_named=classes,
         )
 
-    def _examples(self, owned: list[_Picture], place: Mapping[str, int]) -> Examples:
+    def _examples(self, owned: list[_Image], place: Mapping[str, int]) -> Examples:
         shape = (len(owned), 3 if self.colour else 1, self.size, self.size)
         x = np.zeros(shape, dtype=np.float32)
-        for i, picture in enumerate(owned):
-            x[i] = image_files.read(picture.file, self.size, colour=self.colour)
-        rows = [picture.row for picture in owned if picture.row is not None]
+        for i, image in enumerate(owned):
+            x[i] = image_files.read(image.file, self.size, colour=self.colour)
+        rows = [image.row for image in owned if image.row is not None]
         time = [row.days("time") for row in rows] if rows and "time" in rows[0].values else None
         album = [row.text("album") for row in rows] if rows and "album" in rows[0].values else None
         return Examples(
             x=x,
-            y=np.array([place[picture.label] for picture in owned], dtype=np.int64),
+            y=np.array([place[image.label] for image in owned], dtype=np.int64),
             time=None if time is None else np.array(time, dtype=np.float64),
             album=None if album is None else np.unique(album, return_inverse=True)[1].astype(np.int64),
             fingerprint=fingerprint.of_images(x),
@@ -97,7 +97,7 @@ def _entries(folder: Path, root: Path) -> Iterator[Path]:
         yield entry
 
 
-def _pictures(folder: Path, root: Path, rows: Mapping[str, Row] | None) -> Iterator[_Picture]:
+def _images(folder: Path, root: Path, rows: Mapping[str, Row] | None) -> Iterator[_Image]:
     for entry in _entries(folder, root):
         if entry.is_dir():
             for file in _entries(entry, root):
@@ -107,18 +107,18 @@ def _pictures(folder: Path, root: Path, rows: Mapping[str, Row] | None) -> Itera
             yield _labelled(entry, root, rows, None)
 
 
-def _labelled(file: Path, root: Path, rows: Mapping[str, Row] | None, inside: str | None) -> _Picture:
+def _labelled(file: Path, root: Path, rows: Mapping[str, Row] | None, inside: str | None) -> _Image:
     if rows is None:
         if inside is None:
             raise DataError(
-                f"{file}: has no label. Put a user's pictures into one folder per class "
+                f"{file}: has no label. Put a user's images into one folder per class "
                 f"({file.parent}/<class>/{file.name}), or write {root / _LABELS} with the columns file,label."
             )
-        return _Picture(file, inside, None)
+        return _Image(file, inside, None)
     name = file.relative_to(root).as_posix()
     if name not in rows:
-        raise DataError(f"{root / _LABELS}: no row for {name}; add one or remove the picture")
-    return _Picture(file, rows[name].text("label"), rows[name])
+        raise DataError(f"{root / _LABELS}: no row for {name}; add one or remove the image")
+    return _Image(file, rows[name].text("label"), rows[name])
 
 
 def _labels(file: Path) -> dict[str, Row]:

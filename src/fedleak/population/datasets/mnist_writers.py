@@ -1,4 +1,4 @@
-"""MNIST by writer: the real people who wrote its digits, known from QMNIST (Yadav and Bottou, 2019)."""
+"""MNIST by writer: the real users who wrote its digits, known from QMNIST (Yadav and Bottou, 2019)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TYPES: Mapping[int, np.dtype[Any]] = {0x08: np.dtype(">u1"), 0x0C: np.dtype(">i
 
 @dataclass(frozen=True, kw_only=True)
 class MnistWriters:
-    """MNIST's training digits by the people who wrote them; its test set, by other writers, measures utility."""
+    """MNIST's training digits by the users who wrote them; its test set, by other writers, measures utility."""
 
     name: ClassVar[str] = "mnist-writers"
 
@@ -63,7 +63,7 @@ class MnistWriters:
             users=tuple(users),
             task=Task.CLASSIFY,
             outputs=10,
-            source="MNIST's training digits by the people who wrote them (writers from QMNIST).",
+            source="MNIST's training digits by the users who wrote them (writers from QMNIST).",
             test=_examples(test, np.arange(len(test.labels))),
             background=_examples(train, np.concatenate(others)) if others else None,
             outputs_named=tuple(str(digit) for digit in range(10)),

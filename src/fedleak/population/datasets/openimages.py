@@ -31,42 +31,42 @@ class OpenImages:
 
     Reads, in the folder `openimages`, the official files of version 7: the image table (columns ImageID, Author and
     AuthorProfileURL), the human-verified labels (ImageID, LabelName, Confidence), the class names (LabelName,
-    DisplayName), and pictures `train/<ImageID>.jpg`; only those that are there are used. The data set tells no times:
+    DisplayName), and images `train/<ImageID>.jpg`; only those that are there are used. The data set tells no times:
     `times.csv`, if there, has the columns ImageID and time, for a chronological prior.
     """
 
     name: ClassVar[str] = "openimages"
 
-    min_photos: Annotated[int, Meta(ge=2, description="people with fewer photographs are left out")] = 500
+    min_photos: Annotated[int, Meta(ge=2, description="users with fewer photographs are left out")] = 500
     max_photos: (
-        Annotated[int, Meta(ge=2, description="at most this many photographs a person, drawn by the seed")] | None
+        Annotated[int, Meta(ge=2, description="at most this many photographs a user, drawn by the seed")] | None
     ) = 200
     classes: Annotated[tuple[str, ...], Meta(description="names of the classes to learn; the commonest if absent")] = ()
     common: Annotated[int, Meta(ge=2, description="how many of the commonest classes to learn")] = 18
     confidence: Annotated[float, Meta(ge=0, le=1, description="labels with less confidence are not shown")] = 0.5
-    size: Annotated[int, Meta(ge=4, le=512, description="pictures are resized to this many pixels square")] = 32
+    size: Annotated[int, Meta(ge=4, le=512, description="images are resized to this many pixels square")] = 32
 
     def load(self, seed: int) -> Population:
-        """Read the tables line by line, since they are far larger than what is used of them, then the pictures."""
+        """Read the tables line by line, since they are far larger than what is used of them, then the images."""
         folder, (images, labels, names, inside) = sources.complete(self.name)
         here = {file.stem: file for file in sorted((folder / inside).glob("*.jpg")) if _ID.fullmatch(file.stem)}
         if not here:
-            raise DataError(f"{folder / inside}: holds no pictures named <ImageID>.jpg; download some")
+            raise DataError(f"{folder / inside}: holds no images named <ImageID>.jpg; download some")
         times = (
             {row.text("ImageID"): row.days("time") for row in tables.read(folder / _TIMES)}
             if (folder / _TIMES).is_file()
             else {}
         )
         shown = self._labels(folder / labels, folder / names, here)
-        people: dict[UserId, list[Photo]] = defaultdict(list)
+        users: dict[UserId, list[Photo]] = defaultdict(list)
         for row in tables.read(folder / images):
             image = row.text("ImageID")
-            # Two people may share a name; the address of a profile is one person's.
+            # Two users may share a name; the address of a profile is one user's.
             author = row.optional("AuthorProfileURL").strip().rstrip("/").rpartition("/")[2] or row.optional("Author")
             if image in here and author:
-                people[UserId(author)].append(Photo(here[image], shown[image], times.get(image, float("nan"))))
+                users[UserId(author)].append(Photo(here[image], shown[image], times.get(image, float("nan"))))
         return photos.population(
-            people,
+            users,
             least=self.min_photos,
             most=self.max_photos,
             classes=self.classes,

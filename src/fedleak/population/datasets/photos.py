@@ -1,4 +1,4 @@
-"""Photographs of real people with several labels each: what `pipa` and `openimages` have in common."""
+"""Photographs of real users with several labels each: what `pipa` and `openimages` have in common."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Photo:
 
 
 def population(
-    people: Mapping[UserId, Sequence[Photo]],
+    users: Mapping[UserId, Sequence[Photo]],
     *,
     least: int,
     most: int | None,
@@ -41,13 +41,13 @@ def population(
     source: str,
     albums: bool,
 ) -> Population:
-    """Keep people with enough photographs, choose the classes, and read the pictures.
+    """Keep users with enough photographs, choose the classes, and read the images.
 
     A photograph that shows none of the classes stays: that it shows none is a label too.
     """
-    chosen = {user: list(photos) for user, photos in sorted(people.items()) if len(photos) >= least}
+    chosen = {user: list(photos) for user, photos in sorted(users.items()) if len(photos) >= least}
     if not chosen:
-        best = max(map(len, people.values()), default=0)
+        best = max(map(len, users.values()), default=0)
         raise DataError(
             f"nobody has {least} photographs (the most: {best}) ({source.rstrip('.')}); lower min_photos in [dataset]"
         )
@@ -81,9 +81,9 @@ def population(
     )
 
 
-def _classes(people: Iterable[Sequence[Photo]], wanted: Sequence[str], common: int, source: str) -> tuple[str, ...]:
+def _classes(users: Iterable[Sequence[Photo]], wanted: Sequence[str], common: int, source: str) -> tuple[str, ...]:
     """The classes that were asked for, or else the commonest ones."""
-    counts = Counter(label for photos in people for photo in photos for label in photo.labels)
+    counts = Counter(label for photos in users for photo in photos for label in photo.labels)
     if wanted:
         absent = [name for name in wanted if not counts[name]]
         if absent:

@@ -49,7 +49,7 @@ class Pipa:
     """People In Photo Albums (Zhang et al., 2015) by who took the photographs, labelled by what is in them.
 
     Reads, in the folder `pipa`: the official `annotations/index.txt` (photoset, photo, box, identity, subset; only the
-    first two columns are used) and pictures `train/<photoset>_<photo>.jpg` (or in `val`, `test`, `leftover`);
+    first two columns are used) and images `train/<photoset>_<photo>.jpg` (or in `val`, `test`, `leftover`);
     `flickr.jsonl`, the replies of Flickr's `flickr.photos.getInfo`, one a line, which tell who owns a photograph; and
     `labels.csv` with the columns photo and label, one row for each object that a detector saw, as in Gradient-Leaks
     (Orekondy et al., 2020). The photoset is the album.
@@ -57,16 +57,16 @@ class Pipa:
 
     name: ClassVar[str] = "pipa"
 
-    min_photos: Annotated[int, Meta(ge=2, description="people with fewer photographs are left out")] = 100
+    min_photos: Annotated[int, Meta(ge=2, description="users with fewer photographs are left out")] = 100
     max_photos: (
-        Annotated[int, Meta(ge=2, description="at most this many photographs a person, drawn by the seed")] | None
+        Annotated[int, Meta(ge=2, description="at most this many photographs a user, drawn by the seed")] | None
     ) = None
     classes: Annotated[tuple[str, ...], Meta(description="labels to learn; the commonest if absent")] = ()
     common: Annotated[int, Meta(ge=2, description="how many of the commonest labels to learn")] = 19
-    size: Annotated[int, Meta(ge=4, le=512, description="pictures are resized to this many pixels square")] = 32
+    size: Annotated[int, Meta(ge=4, le=512, description="images are resized to this many pixels square")] = 32
 
     def load(self, seed: int) -> Population:
-        """Read the index, the owners, the labels and the pictures; a photograph without an owner is left out."""
+        """Read the index, the owners, the labels and the images; a photograph without an owner is left out."""
         folder, _ = sources.complete(self.name)
         owners = {
             line.photo.id: (UserId(line.photo.owner.nsid), days(line.photo.dates.taken))
@@ -75,14 +75,14 @@ class Pipa:
         shown: dict[str, set[str]] = defaultdict(set)
         for row in tables.read(folder / _LABELS):
             shown[row.text("photo").strip()].add(row.text("label").strip())
-        people: dict[UserId, list[Photo]] = defaultdict(list)
+        users: dict[UserId, list[Photo]] = defaultdict(list)
         for photoset, photo in _index(folder / _INDEX):
             if photo in owners:
                 user, time = owners[photo]
-                file = _picture(folder, f"{photoset}_{photo}.jpg")
-                people[user].append(Photo(file, frozenset(shown[photo]), time, photoset))
+                file = _image(folder, f"{photoset}_{photo}.jpg")
+                users[user].append(Photo(file, frozenset(shown[photo]), time, photoset))
         return photos.population(
-            people,
+            users,
             least=self.min_photos,
             most=self.max_photos,
             classes=self.classes,
@@ -114,7 +114,7 @@ def _index(file: Path) -> Iterator[tuple[str, str]]:
                 yield pair
 
 
-def _picture(folder: Path, name: str) -> Path:
+def _image(folder: Path, name: str) -> Path:
     for subset in _SUBSETS:
         if (folder / subset / name).is_file():
             return folder / subset / name

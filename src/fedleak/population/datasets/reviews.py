@@ -1,4 +1,4 @@
-"""Reviews by real people, whose stars are learnt from the words: what `amazon` and `yelp` have in common."""
+"""Reviews by real users, whose stars are learnt from the words: what `amazon` and `yelp` have in common."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from fedleak.population.population import Examples, Population, User
 
 __all__ = ["Review", "Reviews", "Corpus", "MinReviews", "Length", "Background", "read", "population"]
 
-MinReviews = Annotated[int, Meta(ge=2, description="people with fewer reviews serve as background only")]
+MinReviews = Annotated[int, Meta(ge=2, description="users with fewer reviews serve as background only")]
 Length = Annotated[int, Meta(ge=2, le=1000, description="words of a review that are read, from its beginning")]
-Background = Annotated[int, Meta(ge=100, description="reviews of other people, for the vocabulary and for defences")]
+Background = Annotated[int, Meta(ge=100, description="reviews of other users, for the vocabulary and for defences")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Review:
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """Reviews of people who wrote many, and some of people who wrote fewer."""
+    """Reviews of users who wrote many, and some of users who wrote fewer."""
 
     users: Mapping[UserId, list[Review]]
     background: Mapping[UserId, list[Review]]
@@ -102,7 +102,7 @@ def read(
 
 
 def population(corpus: Corpus, vocabulary: int, length: int, dataset: str, source: str) -> Population:
-    """Make the rating task; the vocabulary comes from people who take no part, as an application's would."""
+    """Make the rating task; the vocabulary comes from users who take no part, as an application's would."""
     if not corpus.users:
         raise DataError(f"data set '{dataset}': nobody wrote as many reviews as min_reviews asks for; lower it")
     tokens = [[text.tokenise(review.text) for review in reviews] for reviews in corpus.background.values()]

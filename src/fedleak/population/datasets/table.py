@@ -56,29 +56,29 @@ class Table:
         """Read the file; everything is used, so the seed plays no part."""
         self._check()
         task = Task(self.task)
-        people: dict[UserId, list[Row]] = {}
+        rows_of: dict[UserId, list[Row]] = {}
         for row in tables.read(Path(self.path).expanduser()):
-            people.setdefault(UserId(row.text(self.user)), []).append(row)
-        if not people:
+            rows_of.setdefault(UserId(row.text(self.user)), []).append(row)
+        if not rows_of:
             raise DataError(f"{self.path}: no rows")
-        everything = [row for rows in people.values() for row in rows]
+        everything = [row for rows in rows_of.values() for row in rows]
         classes: tuple[str, ...] = ()
         if task is Task.CLASSIFY and self.label is not None:
             classes = class_names({row.text(self.label) for row in everything})
-        build, words = self._texts(people) if self.text else (self._numbers(everything), ())
+        build, words = self._texts(rows_of) if self.text else (self._numbers(everything), ())
         place = {name: i for i, name in enumerate(classes)}
 
         def user(name: UserId, rows: list[Row]) -> User:
             return User(name, build(rows, place), self._about(name, rows))
 
-        users = tuple(user(name, rows) for name, rows in people.items())
+        users = tuple(user(name, rows) for name, rows in rows_of.items())
         if len(classes) == 1:
             raise DataError(f"{self.path}, column '{self.label}': every label is '{classes[0]}'; nothing to learn")
         return Population(
             users=users,
             task=task,
             outputs={Task.CLASSIFY: len(classes), Task.NEXT_TOKEN: len(words), Task.REGRESS: 1}[task],
-            source=f"{len(everything)} rows of {len(people)} users in {Path(self.path).name}.",
+            source=f"{len(everything)} rows of {len(rows_of)} users in {Path(self.path).name}.",
             outputs_named=words if task is Task.NEXT_TOKEN else classes,
         )
 
@@ -137,7 +137,7 @@ class Table:
         return build
 
     def _texts(
-        self, people: dict[UserId, list[Row]]
+        self, rows_of: dict[UserId, list[Row]]
     ) -> tuple[Callable[[Sequence[Row], dict[str, int]], Examples], tuple[str, ...]]:
         column = self.text
         assert column is not None
@@ -147,9 +147,9 @@ class Table:
             value = row.text(column)
             return text.sentences(value, self.length) if self.task == "next-token" else [text.tokenise(value)]
 
-        tokens = {row.line: split(row) for rows in people.values() for row in rows}
+        tokens = {row.line: split(row) for rows in rows_of.values() for row in rows}
         words = text.vocabulary(
-            ([piece for row in rows for piece in tokens[row.line]] for rows in people.values()), self.vocabulary
+            ([piece for row in rows for piece in tokens[row.line]] for rows in rows_of.values()), self.vocabulary
         )
         index = {word: i for i, word in enumerate(words)}
 

@@ -103,7 +103,7 @@ def _decode(path: Path) -> str:
 
 
 def _authors(clients: int, size: int, test_size: int, seed: int) -> Texts:
-    """Real authors, who differ in topic and style too; the text that nobody holds is by other people."""
+    """Real authors, who differ in topic and style too; the text that nobody holds is by other users."""
     corpus = blog_corpus.read("100-users")
     able = {user: text for user in sorted(corpus.users) if len(text := _posts(corpus.users[user])) >= size}
     if len(able) < clients:

@@ -1,4 +1,4 @@
-"""Several digits of one writer on a canvas: a multi-label task of real people."""
+"""Several digits of one writer on a canvas: a multi-label task of real users."""
 
 from __future__ import annotations
 

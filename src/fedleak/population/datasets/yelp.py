@@ -36,7 +36,7 @@ class Yelp(Reviews):
     """
 
     name: ClassVar[str] = "yelp"
-    source: ClassVar[str] = "Reviews by {users} people in the Yelp Open Dataset; the stars are learnt."
+    source: ClassVar[str] = "Reviews by {users} users in the Yelp Open Dataset; the stars are learnt."
 
     min_reviews: MinReviews = 500
     length: Length = 180

@@ -1,4 +1,4 @@
-"""Marks for pictures: the victim's own are found, others' are at chance, and noise is not taken for a picture."""
+"""Marks for images: the victim's own are found, others' are at chance, and noise is not taken for an image."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedleak.score.judge import judge
 from fedleak.score.reconstruction import inception, quality
 from fedleak.score.score import AttackResult, Measured, measure
 from fedleak.score.unreadable_images import garbage
-from fedleak.testing.portraits import CLIENTS, SHAPE, write_pictures
+from fedleak.testing.portraits import CLIENTS, SHAPE, write_images
 from fedleak.trace.truth import Truth
 
 SAMPLES = 12
@@ -22,19 +22,19 @@ SAMPLES = 12
 
 @pytest.fixture(scope="module")
 def truth(tmp_path_factory: pytest.TempPathFactory) -> Truth:
-    return Truth.load(write_pictures(tmp_path_factory.mktemp("run"), 0, leak=True) / "truth")
+    return Truth.load(write_images(tmp_path_factory.mktemp("run"), 0, leak=True) / "truth")
 
 
 def played(truth: Truth, whose: IntArray, *, noise: float = 0.05) -> AttackResult:
-    """Claims for every client: slightly noisy pictures of the client in `whose`."""
+    """Claims for every client: slightly noisy images of the client in `whose`."""
     assert truth.evidence is not None
     held, rng = truth.evidence.held, rng_for(0, "claims")
     claims: FloatArray = np.stack(
-        [held.examples[person].x[rng.integers(len(held.examples[person]), size=SAMPLES)] for person in whose]
+        [held.examples[one].x[rng.integers(len(held.examples[one]), size=SAMPLES)] for one in whose]
     )
     claims = np.clip(claims + rng.normal(0, noise, claims.shape), 0, 1).astype(np.float32)
     everybody = np.arange(CLIENTS)
-    people = tuple(str(user) for user in held.candidates)
+    users = tuple(str(user) for user in held.candidates)
     values = [truth.attributes[user]["rotation"] for user in held.candidates]
     return AttackResult(
         0,
@@ -43,7 +43,7 @@ def played(truth: Truth, whose: IntArray, *, noise: float = 0.05) -> AttackResul
         (),
         "reconstruct",
         everybody,
-        people,
+        users,
         CLIENTS,
         evidence=truth.evidence,
         judged=("rotation", *values),
@@ -55,14 +55,14 @@ def found(one: AttackResult, metric: str) -> Measured:
 
 
 @pytest.mark.parametrize("metric", ["nearest", "specific"])
-def test_the_victims_own_pictures_are_found_and_another_clients_are_not(truth: Truth, metric: str) -> None:
+def test_the_victims_own_images_are_found_and_another_clients_are_not(truth: Truth, metric: str) -> None:
     own = found(played(truth, np.arange(CLIENTS)), metric)
     assert own.value > 0.9 and own.low > own.chance
     other = found(played(truth, np.roll(np.arange(CLIENTS), 1)), metric)
     assert other.value < 0.2 and other.low <= other.chance
 
 
-def test_the_same_pictures_for_everybody_are_at_chance(truth: Truth) -> None:
+def test_the_same_images_for_everybody_are_at_chance(truth: Truth) -> None:
     for metric in ("nearest", "specific", "property"):
         one = found(played(truth, np.zeros(CLIENTS, dtype=np.int64), noise=0.0), metric)
         assert one.low <= one.chance, metric
@@ -80,7 +80,7 @@ def measure_applies(one: AttackResult) -> bool:
     return applies([one], "property")
 
 
-def test_the_judge_knows_pictures_and_rejects_what_shows_nothing(truth: Truth) -> None:
+def test_the_judge_knows_images_and_rejects_what_shows_nothing(truth: Truth) -> None:
     assert truth.evidence is not None
     kept = judge(truth.evidence, None)
     assert judge(truth.evidence, None) is kept
@@ -92,7 +92,7 @@ def test_the_judge_knows_pictures_and_rejects_what_shows_nothing(truth: Truth) -
     assert (kept.categories(garbage(x, 200, rng_for(5))).argmax(axis=1) == kept.classes).mean() > 0.7
 
 
-def test_quality_tells_pictures_from_noise_and_many_from_one(truth: Truth) -> None:
+def test_quality_tells_images_from_noise_and_many_from_one(truth: Truth) -> None:
     real = {q.name: q for q in quality([played(truth, np.arange(CLIENTS))], 0.95)}
     assert real["readable"].value > 0.7 and real["classes"].value > 0.6
     assert real["inception"].low <= real["inception"].value <= real["inception"].high
@@ -113,7 +113,7 @@ def test_the_inception_score_is_its_definition() -> None:
     assert inception(answers) == pytest.approx(expected)
 
 
-def test_a_grid_shows_real_pictures_above_claims(truth: Truth) -> None:
+def test_a_grid_shows_real_images_above_claims(truth: Truth) -> None:
     import base64
     import io
 
@@ -121,7 +121,7 @@ def test_a_grid_shows_real_pictures_above_claims(truth: Truth) -> None:
 
     one = played(truth, np.arange(CLIENTS))
     shown = grids(one)
-    assert [grid.user for grid in shown] == list(one.people[: len(shown)])
+    assert [grid.user for grid in shown] == list(one.users[: len(shown)])
     image = np.asarray(Image.open(io.BytesIO(base64.b64decode(shown[0].png))))
     scale = image.shape[0] // (2 * (SHAPE[1] + 2))
     first = image[: SHAPE[1] * scale : scale, : SHAPE[2] * scale : scale] / 255

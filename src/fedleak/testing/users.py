@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedleak.core import FloatArray, IntArray, Layer, Layout, Params, Task, UserId, rng_for
-from fedleak.federation.federation import Round, devices, initial, train
+from fedleak.federation.federation import Round, initial, make_clients, train
 from fedleak.federation.model import Signature
 from fedleak.federation.models.mlp import Mlp
 from fedleak.plan.plan import FederationPlan
@@ -51,7 +51,7 @@ def write_run(folder: Path, seed: int, *, leak: bool) -> Path:
     }
     Truth(
         users=users,
-        device_user={name: users[i % USERS] for i, name in enumerate(names)},
+        client_user={name: users[i % USERS] for i, name in enumerate(names)},
         attributes=dict(zip(users, ABOUT, strict=True)),
     ).save(folder / "truth")
     Prior(
@@ -67,7 +67,7 @@ def write_run(folder: Path, seed: int, *, leak: bool) -> Path:
         task=Task.CLASSIFY,
         model="made-up",
         layout=LAYOUT,
-        devices=tuple(names),
+        clients=tuple(names),
         shadow=tuple(shadow),
     )
     writer = TraceWriter.open(folder / "trace", header)
@@ -81,10 +81,10 @@ def write_run(folder: Path, seed: int, *, leak: bool) -> Path:
 def append(
     writer: TraceWriter, number: int, weights: Params, means: dict[str, FloatArray], rng: np.random.Generator
 ) -> Params:
-    """Add one round of noisy copies of the participants' signatures."""
-    participants: IntArray = rng.choice(2 * USERS, PER_ROUND, replace=False)
+    """Add one round of noisy copies of the clients' signatures."""
+    clients: IntArray = rng.choice(2 * USERS, PER_ROUND, replace=False)
     updates = {
-        name: (mean[participants] + 1.5 * rng.normal(size=(PER_ROUND, mean.shape[1]))).astype(np.float32)
+        name: (mean[clients] + 1.5 * rng.normal(size=(PER_ROUND, mean.shape[1]))).astype(np.float32)
         for name, mean in means.items()
     }
     aggregate = {name: rows.mean(axis=0) for name, rows in updates.items()}
@@ -92,7 +92,7 @@ def append(
     writer.append(
         Round(
             number=number,
-            participants=participants,
+            clients=clients,
             sizes=np.full(PER_ROUND, 20, dtype=np.int64),
             updates=updates,
             aggregate=aggregate,
@@ -103,7 +103,7 @@ def append(
 
 
 def examples(mix: FloatArray, style: npt.NDArray[np.float64], rng: np.random.Generator) -> Examples:
-    """Prior examples whose classes follow a mix: pictures of one stroke, slanted and thick as the style says."""
+    """Prior examples whose classes follow a mix: images of one stroke, slanted and thick as the style says."""
     labels = rng.choice(CLASSES, size=60, p=mix.astype(np.float64) / mix.astype(np.float64).sum())
     slant, thickness = (style + 0.2 * rng.normal(size=(60, 2))).T[:, :, None, None]
     y, x = np.mgrid[-5.5:6, -5.5:6]
@@ -112,7 +112,7 @@ def examples(mix: FloatArray, style: npt.NDArray[np.float64], rng: np.random.Gen
 
 
 def write_federation(folder: Path, seed: int, *, leak: bool) -> Path:
-    """Train a small federation and record it; without a leak, everybody's anonymous device holds a stranger's data."""
+    """Train a small federation and record it; without a leak, everybody's anonymous client holds a stranger's data."""
     rng = rng_for(seed, "contract federation", leak)
     teacher = rng.normal(size=(INPUTS - 1, CLASSES))
 
@@ -124,15 +124,15 @@ def write_federation(folder: Path, seed: int, *, leak: bool) -> Path:
     def marked(data: Examples) -> npt.NDArray[np.int8]:
         return (data.x[:, 0] > 0).astype(np.int8)
 
-    people, strangers = rng.normal(scale=0.3, size=(2, USERS, INPUTS)).astype(np.float32)
-    for group in (people, strangers):
+    means, strangers = rng.normal(scale=0.3, size=(2, USERS, INPUTS)).astype(np.float32)
+    for group in (means, strangers):
         group[:, 0] = rng.permutation(np.where(np.arange(USERS) < USERS // 3, 3, -3))
-    users = [User(UserId(f"user-{i:02}"), draw(mean, 40), ABOUT[i]) for i, mean in enumerate(people)]
-    held = [draw(mean, 40) for mean in (people if leak else strangers)]
-    members = devices([Share(user, user.examples, mine) for user, mine in zip(users, held, strict=True)], seed)
+    users = [User(UserId(f"user-{i:02}"), draw(mean, 40), ABOUT[i]) for i, mean in enumerate(means)]
+    held = [draw(mean, 40) for mean in (means if leak else strangers)]
+    clients = make_clients([Share(user, user.examples, mine) for user, mine in zip(users, held, strict=True)], seed)
     Truth(
         users=tuple(user.id for user in users),
-        device_user={device.id: device.user for device in members},
+        client_user={client.id: client.user for client in clients},
         attributes={user.id: user.attributes for user in users},
         traits={user.id: {"marked": float(marked(user.examples).mean())} for user in users},
     ).save(folder / "truth")
@@ -148,6 +148,6 @@ def write_federation(folder: Path, seed: int, *, leak: bool) -> Path:
     architecture = Mlp(hidden=(8,))
     plan = FederationPlan(rounds=ROUNDS, fraction=PER_ROUND / (2 * USERS), lr=0.1, batch=10)
     signature = Signature(Task.CLASSIFY, (INPUTS,), CLASSES)
-    rounds = train(architecture.build(signature), members, plan, (), None, seed)
+    rounds = train(architecture.build(signature), clients, plan, (), None, seed)
     start = initial(architecture.build(signature), seed)
-    return record(folder, f"federation-{seed}-{leak}", architecture, signature, plan, members, start, rounds)
+    return record(folder, f"federation-{seed}-{leak}", architecture, signature, plan, clients, start, rounds)
