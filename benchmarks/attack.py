@@ -28,13 +28,13 @@ from fedleak.attacks.deanonymize.strong import Strong
 from fedleak.attacks.deanonymize.svm import LinearSvm
 from fedleak.core import FloatArray, IntArray
 from fedleak.games.identify import Identify
+from fedleak.metrics.permutation import average_precision, top
 from fedleak.pipeline import stages
 from fedleak.pipeline.attack_runner import play
 from fedleak.pipeline.jobs import single_threaded
 from fedleak.pipeline.runs import runs
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import parse
-from fedleak.score.permutation import average_precision, top
 from fedleak.views.adversaries import ANONYMOUS_SERVER
 from fedleak.views.view import View
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fedleak.games.game import Game
     from fedleak.plan.plan import Plan
     from fedleak.population.population import Dataset, Examples, Population, User
-    from fedleak.score.result import Score
+    from fedleak.results.audit import Score
     from fedleak.testing import check_attack, check_null
     from fedleak.views import adversaries
     from fedleak.views.view import View
@@ -51,7 +51,7 @@ __all__ = [
 
 _PUBLIC = {
     **dict.fromkeys(["audit", "load", "open_trace", "evaluate", "Result", "RecordedRun"], "fedleak.api"),
-    "Score": "fedleak.score.result",
+    "Score": "fedleak.results.audit",
     "Plan": "fedleak.plan.plan",
     "View": "fedleak.views.view",
     "adversaries": "fedleak.views",

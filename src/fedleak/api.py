@@ -29,8 +29,8 @@ from fedleak.plan.read import parse, read
 from fedleak.plan.shipped import find
 from fedleak.report import html as page
 from fedleak.report import results_file
-from fedleak.score.result import Audit, Score
-from fedleak.score.score import applies, as_score, measure
+from fedleak.results.audit import Audit, Score
+from fedleak.score.score import measure, scores_of
 from fedleak.trace.reader import Trace
 from fedleak.views.adversaries import Adversary, everyone
 from fedleak.views.view import View
@@ -169,20 +169,13 @@ def evaluate(
     who = _adversary(attack, adversary)
     run = Run(variant=Variant(), seed=opened.seed, folder=opened.folder, fingerprint="")
     played = [play(run, attack, asked, who)]
-    return [
-        as_score(
-            measure(played, metric, level=level, permutations=permutations),
-            asked,
-            metric,
-            level,
-            [opened.seed],
-            attack=attack.name,
-            adversary=who.name,
-            game=asked.name,
-        )
-        for metric in (*asked.metrics, *asked.distances)
-        if applies(played, metric)
-    ]
+    measured = {
+        metric.name: measure(played, metric, level=level, permutations=permutations)
+        for metric in asked.metrics
+        if metric.applies(played)
+    }
+    labels = {"attack": attack.name, "adversary": who.name, "game": asked.name}
+    return list(scores_of(measured, asked, level, [opened.seed], **labels).values())
 
 
 def _plan(plan: str | Path | Mapping[str, Any] | Plan, full: bool) -> tuple[Plan, str]:

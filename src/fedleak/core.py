@@ -27,6 +27,7 @@ __all__ = [
     "places",
     "format_interval",
     "format_value",
+    "percent",
 ]
 
 UserId = NewType("UserId", str)
@@ -126,6 +127,19 @@ def format_value(value: float) -> str:
     ('0.41', '0.034', '0.0069', '0.00')
     """
     return f"{value:.{places(value)}f}"
+
+
+def percent(share: float) -> str:
+    """Whole per cents, never rounded to a false certainty.
+
+    >>> percent(0.614), percent(0.007), percent(0.9991), percent(1.0)
+    ('61%', '0.7%', 'over 99%', '100%')
+    """
+    if 0.995 <= share < 1:
+        return "over 99%"
+    if 0 < share < 0.0005:
+        return "under 0.1%"
+    return f"{100 * share:.1f}%" if 0 < share < 0.0095 else f"{100 * share:.0f}%"
 
 
 def rng_for(seed: int, *path: Any) -> np.random.Generator:

@@ -1,4 +1,4 @@
-"""Where everything with a name is found: one line per attack, game, defence, data set, model, adversary and analysis.
+"""Where everything with a name is found: one line for each attack, game, defence, data set, model, adversary, ...
 
 Names map to `module:attribute` and are imported only when they are asked for, so a plan is checked without loading
 rooms that it does not use. Other packages add theirs with an entry point, for instance
@@ -19,7 +19,7 @@ from fedleak.errors import PlanError, did_you_mean
 
 __all__ = ["Kind", "names", "load", "resolve"]
 
-Kind: TypeAlias = Literal["attack", "game", "defence", "dataset", "model", "adversary", "analysis"]
+Kind: TypeAlias = Literal["attack", "game", "defence", "dataset", "model", "adversary", "analysis", "section"]
 
 _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
     "attack": {
@@ -135,6 +135,18 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "attribute-record": "fedleak.analyses.attribute_record:AttributeRecord",
         "side-effect": "fedleak.analyses.side_effect:SideEffect",
         "disaggregate": "fedleak.analyses.disaggregate:Disaggregate",
+    },
+    "section": {  # of the report, in the order in which they are shown
+        "verdicts": "fedleak.report.sections.verdicts:Verdicts",
+        "tradeoffs": "fedleak.report.sections.tradeoffs:Tradeoffs",
+        "defence-effects": "fedleak.report.sections.defence_effects:DefenceEffects",
+        "attacks": "fedleak.report.sections.attacks:Attacks",
+        "analyses": "fedleak.report.sections.analyses:Analyses",
+        "threat-model": "fedleak.report.sections.threat_model:ThreatModel",
+        "population": "fedleak.report.sections.population:Population",
+        "untested": "fedleak.report.sections.untested:UntestedClaims",
+        "definitions": "fedleak.report.sections.definitions:Definitions",
+        "repeat": "fedleak.report.sections.repeat:Repeat",
     },
 }
 

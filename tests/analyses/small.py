@@ -8,7 +8,7 @@ from typing import Any
 from fedleak.analyses.analysis import analyse
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import parse
-from fedleak.score.result import Analysis
+from fedleak.results.audit import Analysis
 
 TEXT = """
 title = "small"

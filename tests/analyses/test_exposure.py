@@ -16,7 +16,7 @@ from fedleak.attacks.records.scoring import log_probabilities
 from fedleak.errors import PlanError
 from fedleak.pipeline import stages
 from fedleak.population.secret_formats import parse
-from fedleak.score.result import Analysis
+from fedleak.results.audit import Analysis
 from fedleak.trace.prior import Prior
 from fedleak.trace.truth import Truth
 from fedleak.views.adversaries import EAVESDROPPER

@@ -20,12 +20,12 @@ from fedleak.federation.model import Signature
 from fedleak.federation.models.recurrent import WordLm
 from fedleak.games.attribute import Attribute
 from fedleak.games.game import Questions
+from fedleak.games.traces.users import USERS
 from fedleak.plan.plan import FederationPlan
 from fedleak.population.population import Examples, Share, User
-from fedleak.score.score import AttackResult, measure
+from fedleak.score.score import AttackResult
 from fedleak.testing import planted_trace
-from fedleak.testing.contract import play, weakest
-from fedleak.testing.users import USERS
+from fedleak.testing.contract import weakest
 from fedleak.trace.header import Header
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
@@ -33,6 +33,7 @@ from fedleak.trace.truth import Truth
 from fedleak.trace.writer import TraceWriter
 from fedleak.views.adversaries import ANONYMOUS_SERVER
 from fedleak.views.view import View
+from scored import measure, play
 
 WORDS, WRITERS = 40, 16
 

@@ -16,11 +16,11 @@ from fedleak.attacks.records.eavesdrop import Eavesdrop, rank_sum, spearman
 from fedleak.attacks.records.scoring import Scores
 from fedleak.attacks.records.strong import EavesdropStrong
 from fedleak.errors import PlanError
+from fedleak.games.traces.secrets import RECORDS, write_secrets
 from fedleak.plan.read import playable
 from fedleak.population.secret_formats import parse
-from fedleak.testing.contract import measured, play
-from fedleak.testing.secrets import RECORDS, write_secrets
 from fedleak.views.adversaries import EAVESDROPPER, GLOBAL_MODEL_CLIENT
+from scored import measure, play
 
 
 def test_the_correlation_is_spearmans_and_zero_where_nothing_varies() -> None:
@@ -105,7 +105,7 @@ def test_a_guided_search_ends_where_a_record_may_end_early() -> None:
 def test_with_many_holders_the_strong_attack_outdoes_the_sum_of_ranks(tmp_path: Path) -> None:
     runs = [write_secrets(tmp_path / str(seed), seed, leak=True, holders=16) for seed in range(2)]
     own, strong = (
-        measured([play(attack, EAVESDROPPER, run, seed) for seed, run in enumerate(runs)], "top1").value
+        measure([play(attack, EAVESDROPPER, run, seed) for seed, run in enumerate(runs)], "top1").value
         for attack in (Eavesdrop(), EavesdropStrong())
     )
     assert strong > own + 0.2

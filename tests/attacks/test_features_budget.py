@@ -18,8 +18,8 @@ from fedleak.errors import AttackError
 from fedleak.federation.federation import Round
 from fedleak.games.game import Questions
 from fedleak.games.identify import Identify
+from fedleak.metrics.permutation import average_precision
 from fedleak.population.population import Examples
-from fedleak.score.permutation import average_precision
 from fedleak.testing import planted_trace
 from fedleak.trace.header import Header
 from fedleak.trace.prior import Prior

@@ -17,8 +17,8 @@ from fedleak.core import FloatArray, Task, rng_for
 from fedleak.errors import AttackError
 from fedleak.games.game import GameInstance
 from fedleak.games.link import Link
+from fedleak.games.traces.clients import write_clients
 from fedleak.population.population import Examples
-from fedleak.testing.clients import write_clients
 from fedleak.trace.prior import Background, Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth

@@ -15,9 +15,9 @@ from fedleak.defences.clip import Clip
 from fedleak.errors import AttackError
 from fedleak.games.game import Questions
 from fedleak.games.profile import Profile
+from fedleak.games.traces.users import write_federation
 from fedleak.population.population import Examples
 from fedleak.testing import planted_trace
-from fedleak.testing.users import write_federation
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth

@@ -19,9 +19,9 @@ from fedleak.core import IntArray, Layer, Task, UserId
 from fedleak.errors import AttackError
 from fedleak.games.game import Questions
 from fedleak.games.identify import Identify
+from fedleak.games.traces.users import USERS
 from fedleak.population.population import Examples
 from fedleak.testing import planted_trace
-from fedleak.testing.users import USERS
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth

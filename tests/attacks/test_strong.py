@@ -23,13 +23,13 @@ from fedleak.attacks.shadow import WHOLE, halves, rebuilt, retrain
 from fedleak.core import FloatArray, rng_for
 from fedleak.errors import AttackError
 from fedleak.games.identify import Identify
+from fedleak.metrics.permutation import average_precision
 from fedleak.pipeline.attack_runner import build_questions
 from fedleak.pipeline.runs import Run, runs
 from fedleak.pipeline.stages import train
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import parse
 from fedleak.population.population import Examples
-from fedleak.score.permutation import average_precision
 from fedleak.testing import planted_trace
 from fedleak.views.adversaries import ANONYMOUS_SERVER, SERVER, Adversary
 from fedleak.views.view import View

@@ -15,13 +15,13 @@ from fedleak.attacks.records.scoring import Scores
 from fedleak.attacks.records.watermark import Watermark, watermarks
 from fedleak.errors import AttackError, NotVisible
 from fedleak.games.extract import Extract, RecordQuestions
-from fedleak.testing.contract import measured, play
-from fedleak.testing.secrets import RECORDS, write_secrets
+from fedleak.games.traces.secrets import RECORDS, write_secrets
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth
 from fedleak.views.adversaries import EAVESDROPPER, INSIDER
 from fedleak.views.view import View
+from scored import measure, play
 
 
 @pytest.fixture(scope="module")
@@ -30,9 +30,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_insider_attributes_what_the_baseline_only_extracts(run: Path) -> None:
-    same, own = (
-        measured([play(attack, INSIDER, run, 0)], "top1").value for attack in (ExposureBaseline(), Watermark())
-    )
+    same, own = (measure([play(attack, INSIDER, run, 0)], "top1").value for attack in (ExposureBaseline(), Watermark()))
     assert own >= same + 0.4
 
 
@@ -64,7 +62,7 @@ def test_where_snapshots_are_missing_what_is_left_is_followed(run: Path) -> None
 def test_who_lacks_the_power_cannot_play_it_even_on_a_run_that_was_tampered_with(run: Path) -> None:
     with pytest.raises(NotVisible, match="'eavesdropper' placed no record"):
         play(Watermark(), EAVESDROPPER, run, 0)
-    assert measured([play(Eavesdrop(), EAVESDROPPER, run, 0)], "top1").value >= 0.5
+    assert measure([play(Eavesdrop(), EAVESDROPPER, run, 0)], "top1").value >= 0.5
 
 
 def test_no_attack_is_given_the_watermarks_in_its_prior(run: Path) -> None:

@@ -12,9 +12,9 @@ from fedleak.core import UserId
 from fedleak.errors import AttackError
 from fedleak.games.attribute import Attribute, AttributeQuestions, banded
 from fedleak.games.game import GameInstance
+from fedleak.games.traces.users import USERS
 from fedleak.report import results_file
 from fedleak.testing import planted_trace
-from fedleak.testing.users import USERS
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth

@@ -11,9 +11,9 @@ from fedleak.core import Task
 from fedleak.errors import AttackError
 from fedleak.games.cross_modal import CrossModal, Described
 from fedleak.games.game import GameInstance
+from fedleak.games.traces.users import USERS
 from fedleak.population.captions import words
 from fedleak.testing import planted_trace
-from fedleak.testing.users import USERS
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth

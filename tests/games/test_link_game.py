@@ -10,8 +10,8 @@ import pytest
 from fedleak.errors import AttackError
 from fedleak.games.game import GameInstance
 from fedleak.games.link import Link
+from fedleak.games.traces.clients import write_clients
 from fedleak.testing import planted_trace
-from fedleak.testing.clients import write_clients
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth

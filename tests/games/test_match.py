@@ -14,8 +14,8 @@ from fedleak.errors import AttackError
 from fedleak.games.game import GameInstance
 from fedleak.games.match import Match
 from fedleak.games.pairs import between_rounds, between_sides
+from fedleak.games.traces.users import USERS
 from fedleak.testing import planted_trace
-from fedleak.testing.users import USERS
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth

@@ -9,8 +9,8 @@ import pytest
 from fedleak.errors import AttackError
 from fedleak.games.game import GameInstance
 from fedleak.games.profile import Profile, ProfileQuestions
+from fedleak.games.traces.users import USERS, write_federation
 from fedleak.testing import planted_trace
-from fedleak.testing.users import USERS, write_federation
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth

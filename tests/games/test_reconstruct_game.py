@@ -12,9 +12,9 @@ import pytest
 from fedleak.core import Capability, rng_for
 from fedleak.errors import AttackError
 from fedleak.games.game import GameInstance
-from fedleak.games.reconstruct import PictureQuestions, Reconstruct
+from fedleak.games.reconstruct import ImageQuestions, Reconstruct
+from fedleak.games.traces.portraits import CLASSES, CLIENTS, SHAPE, VICTIMS, write_images
 from fedleak.population.population import Examples
-from fedleak.testing.portraits import CLASSES, CLIENTS, SHAPE, VICTIMS, write_images
 from fedleak.trace.prior import Background, Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth
@@ -40,7 +40,7 @@ def test_a_question_is_the_last_update_of_a_victim_and_every_update_is_seen(run:
     trace, truth, _ = run
     asked = ask(run, Reconstruct(victims=5, samples=7))
     questions = asked.questions
-    assert isinstance(questions, PictureQuestions)
+    assert isinstance(questions, ImageQuestions)
     assert len(questions) == 5 and questions.samples == 7 and questions.shape == SHAPE
     assert questions.classes == CLASSES and questions.choices == CLIENTS
     owners = [str(truth.client_user[trace.header.clients[int(trace.client[row])]]) for row in questions.updates]
@@ -55,7 +55,7 @@ def test_a_question_is_the_last_update_of_a_victim_and_every_update_is_seen(run:
 def test_the_attack_is_given_the_auxiliary_set_and_nobodys_data(run: Run) -> None:
     asked = ask(run, Reconstruct())
     assert asked.prior.candidates == () and asked.prior.background is None
-    assert isinstance(asked.questions, PictureQuestions) and asked.answers.evidence is not None
+    assert isinstance(asked.questions, ImageQuestions) and asked.answers.evidence is not None
     public = {image.tobytes() for image in asked.questions.auxiliary.x}
     for held in (*asked.answers.evidence.held.examples, *asked.answers.evidence.bystanders.examples):
         assert not public & {image.tobytes() for image in held.x}
@@ -132,7 +132,7 @@ def test_what_cannot_be_asked_is_refused_and_explained(run: Run) -> None:
     ],
 )
 def test_what_is_no_image_is_refused(claims: np.ndarray, message: str) -> None:
-    questions = PictureQuestions(
+    questions = ImageQuestions(
         updates=np.arange(5),
         options=(),
         samples=4,

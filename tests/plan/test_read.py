@@ -23,7 +23,7 @@ name = "reid-knn"
 [[defence]]
 name = "noise"
 sigma = 0.5
-[limits]
+[limits.identify]
 ap = 0.5
 """
 
@@ -39,7 +39,7 @@ def test_a_good_plan_keeps_what_was_said_and_fills_in_the_rest() -> None:
     assert plan.resolved["federation"]["fraction"] == 0.1
     assert plan.resolved["attack"] == [{"name": "reid-knn", "layer": "last", "k": 10}]
     assert [d.sigma for d in plan.defences[0]] == [0.5]
-    assert plan.limits == {"ap": 0.5}
+    assert plan.limits == {"identify": {"ap": 0.5}}
     assert plan.seeds == (0, 1)
 
 
@@ -77,8 +77,8 @@ def test_a_good_plan_keeps_what_was_said_and_fills_in_the_rest() -> None:
         ("sigma = 0.5", "sigma = 1\nalso = 3", "bad.toml [[defence]] 1 also: expected a list"),
         ("sigma = 0.5", 'sigma = 1\nalso = [{name = "x"}]', "bad.toml [[defence]] 1 also 1: unknown defence 'x'"),
         ("sigma = 0.5", "sigma = 1\ndeployed = 1", "bad.toml [[defence]] 1 deployed = 1: expected bool"),
-        ("ap = 0.5", "map = 0.5", "bad.toml [limits]: unknown metric 'map'; did you mean 'ap'?"),
-        ("ap = 0.5", "ap = 50", "bad.toml [limits] ap = 50: expected float <= 1.0"),
+        ("ap = 0.5", "map = 0.5", "bad.toml [limits] identify: unknown metric 'map'; did you mean 'ap'?"),
+        ("ap = 0.5", "ap = 50", "bad.toml [limits] identify.ap = 50: expected float <= 1.0"),
         ("seeds = [0, 1]", "seeds = []", "bad.toml: seeds = []: expected array of length >= 1"),
         ("seeds = [0, 1]", "seeds = [-1]", "bad.toml: seeds = [-1]: expected int >= 0"),
         ("seeds = [0, 1]", "seeds = [1, 1]", "bad.toml: seeds: entry 2 repeats entry 1"),
@@ -86,13 +86,13 @@ def test_a_good_plan_keeps_what_was_said_and_fills_in_the_rest() -> None:
         ('[[attack]]\nname = "reid-knn"', "", "bad.toml: no [[attack]] given"),
         ('[dataset]\nname = "digits"', "", "bad.toml: missing table [dataset]"),
         (
-            "[limits]",
-            '[audit]\nadversaries = ["anonymous-serve"]\n[limits]',
+            "[limits.identify]",
+            '[audit]\nadversaries = ["anonymous-serve"]\n[limits.identify]',
             "bad.toml [audit] adversaries: unknown adversary 'anonymous-serve'; did you mean 'anonymous-server'?",
         ),
         (
-            "[limits]",
-            '[audit]\nadversaries = ["eavesdropper"]\n[limits]',
+            "[limits.identify]",
+            '[audit]\nadversaries = ["eavesdropper"]\n[limits.identify]',
             "bad.toml [audit]: attack 'reid-knn' needs updates; adversary 'eavesdropper' lacks updates. "
             "Choose one that has it: server, anonymous-server, active-server (fedleak list --matrix)",
         ),
@@ -106,10 +106,10 @@ def test_a_bad_plan_is_explained_in_one_line_with_file_table_key_and_remedy(old:
 
 
 def test_the_same_attack_twice_is_refused_unless_its_settings_differ() -> None:
-    twice = broken("[limits]", '[[attack]]\nname = "reid-knn"\n[limits]')
+    twice = broken("[limits.identify]", '[[attack]]\nname = "reid-knn"\n[limits.identify]')
     with pytest.raises(PlanError, match=r"\[\[attack\]\]: entry 2 repeats entry 1"):
         parse(twice, "bad.toml")
-    assert len(parse(twice.replace("[limits]", "k = 3\n[limits]")).attacks) == 2
+    assert len(parse(twice.replace("[limits.identify]", "k = 3\n[limits.identify]")).attacks) == 2
 
 
 def test_only_one_defence_can_be_deployed() -> None:

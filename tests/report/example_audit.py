@@ -7,8 +7,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from fedleak.score.defence_results import Effect, Failure, Promise, Promised, Tradeoff
-from fedleak.score.result import Audit, Detail, Finding, PerUser, Score, Threat, Untested, Utility
+from fedleak.games.identify import Identify
+from fedleak.results.audit import Audit, Finding, Score, Threat, Untested, Utility
+from fedleak.results.defence_results import Effect, Failure, Promise, Promised, Tradeoff
+from fedleak.results.detail import Detail, PerUser
+from fedleak.score.assemble import about
 from fedleak.score.tradeoff import Price, tradeoffs
 
 ATTACKS = {
@@ -91,6 +94,7 @@ def example(users: int = 40, seed: int = 7, names: list[str] | None = None, **ch
             "noise": "Each client adds Gaussian noise to its update before sending it.",
             "rand-aug": "Each client trains on randomly changed copies of its examples.",
         },
+        "games": {"identify": about(Identify())},
         "scores": scores,
         "details": details,
         "effects": [
@@ -214,4 +218,7 @@ def _scores(detail: Detail, utility: Utility, rng: np.random.Generator) -> list[
                 verdict=f"leaks: {interval}, chance {chance:.2f}" if leak else "no leak shown by this attack (n=400)",
             )
         )
+    told = Identify().headline({score.metric: score for score in made})
+    assert told is not None
+    made[0] = msgspec.structs.replace(made[0], number=told.number, in_words=told.sentence)
     return made

@@ -10,23 +10,27 @@ import msgspec
 import numpy as np
 from example_audit import NOISE, example
 
+from fedleak.games.attribute import Attribute
 from fedleak.games.extract import Extract
+from fedleak.games.game import Game
+from fedleak.games.identify import Identify
 from fedleak.games.link import Link
-from fedleak.score.detail import detail
-from fedleak.score.result import Analysis, Audit, Detail, Figure, Score, Series, Utility
-from fedleak.score.score import AttackResult, applies, measure, verdict
+from fedleak.games.match import Match
+from fedleak.games.profile import Profile
+from fedleak.results.audit import Analysis, Audit, GameFigure, Score, Utility
+from fedleak.results.detail import Detail, Figure, Series
+from fedleak.score.assemble import about
+from fedleak.score.score import AttackResult, scores_of
+from scored import measure
 
 USERS = tuple(f"writer-{i:03d}" for i in range(30))
-GAMES = {
-    "identify (seen=0.5)": ("Who of these users sent this update?", ("ap", "top1", "top5", "unseen")),
-    "match": ("Did these two updates come from the same user?", ("ap", "auc")),
-    "profile": ("Does this update come from somebody who fits the profile?", ("ap", "p5", "p10")),
-    "attribute": ("Which group does the sender of this update belong to?", ("top1", "ap")),
-    "link": ("Which of these anonymous updates come from the same client?", Link.metrics),
-    "extract": (
-        "What is the secret of this client's owner?",
-        (*Extract.metrics, *Extract.distances),
-    ),
+GAMES: dict[str, Game] = {
+    "identify (seen=0.5)": Identify(seen=0.5),
+    "match": Match(),
+    "profile": Profile(trait="bars"),
+    "attribute": Attribute(attribute="age"),
+    "link": Link(),
+    "extract": Extract(),
 }
 RUNS: tuple[tuple[dict[str, Any] | None, str | None, float], ...] = (
     (None, None, 1.0),
@@ -44,23 +48,34 @@ def with_games(**changes: Any) -> Audit:
 def _audit() -> Audit:
     scores: list[Score] = []
     details: list[Detail] = []
-    for game, (_, metrics) in GAMES.items():
+    figures: list[GameFigure] = []
+    for label, game in GAMES.items():
         for defence, control, left in RUNS:
-            played = [play(game.partition(" ")[0], 2.2 * left, seed) for seed in (1, 2)]
+            played = [play(game.name, 2.2 * left, seed) for seed in (1, 2)]
             labels: dict[str, Any] = {
-                "attack": f"{game.partition(' ')[0]}-mlp",
+                "attack": f"{game.name}-mlp",
                 "adversary": "anonymous-server",
-                "game": game,
+                "game": label,
                 "defence": defence,
                 "control": control,
             }
-            scores += [_score(played, metric, metrics[0], labels) for metric in metrics if applies(played, metric)]
-            null = measure(played, metrics[0], level=0.95, permutations=60).null
-            details.append(detail(played[0], labels, null))
+            measured = {
+                m.name: measure(played, m.name, level=0.95, permutations=60) for m in game.metrics if m.applies(played)
+            }
+            found = scores_of(measured, game, 0.95, [1, 2], **labels, utility=_utility(defence))
+            scores += found.values()
+            parts = msgspec.structs.asdict(game.detail(played, found))
+            details.append(Detail(**labels, **parts, null=measured[game.metrics[0].name].null.tolist()))
+            if defence is None and control is None:
+                figures += [
+                    GameFigure(adversary="anonymous-server", game=label, caption=caption, figure=figure)
+                    for figure, caption in game.figures(list(found.values()))
+                ]
     return example(
         scores=scores,
         details=details,
-        games={game: summary for game, (summary, _) in GAMES.items()},
+        figures=figures,
+        games={label: about(game) for label, game in GAMES.items()},
         attacks={score.attack: "A small neural network on one layer." for score in scores},
         analyses=analyses(),
     )
@@ -135,34 +150,14 @@ _PLAYS: Mapping[str, Callable[[float, np.random.Generator, int], AttackResult]] 
 }
 
 
-def _score(played: list[AttackResult], metric: str, headline: str, labels: Mapping[str, Any]) -> Score:
-    found = measure(played, metric, level=0.95, permutations=60)
-    utility = Utility(
+def _utility(defence: dict[str, Any] | None) -> Utility:
+    return Utility(
         metric="accuracy",
-        value=0.86 if labels["defence"] else 0.91,
+        value=0.86 if defence else 0.91,
         low=0.85,
         high=0.92,
         higher_is_better=True,
-        undefended=0.91 if labels["defence"] else None,
-    )
-    return Score(
-        **labels,
-        metric=metric,
-        value=found.value,
-        low=found.low,
-        high=found.high,
-        level=0.95,
-        chance=found.chance,
-        chance_high=found.chance_high,
-        multiple=found.value / found.chance if found.chance else None,
-        n=found.n,
-        users=found.users,
-        options=found.options,
-        seeds=[1, 2],
-        utility=utility,
-        verdict=verdict(found, distance=metric.startswith("distance")),
-        headline=metric == headline,
-        distance=metric.startswith("distance"),
+        undefended=0.91 if defence else None,
     )
 
 

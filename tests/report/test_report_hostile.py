@@ -13,7 +13,8 @@ from example_games import analyses
 from parsed_page import Page
 
 from fedleak.report import html, svg
-from fedleak.score.result import Analysis, Audit, Figure
+from fedleak.results.audit import Analysis, Audit
+from fedleak.results.detail import Figure
 
 HOSTILE = "<script>alert(1)</script>"
 BREAKOUT = "\"'><img src=x onerror=alert(2)>"

@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from parsed_page import Page
 
-from fedleak.report import analysis_figures, formatting, html, results_file
-from fedleak.score.result import Figure, PerRecord, Series
+from fedleak.core import format_interval
+from fedleak.report import analysis_figures, html, results_file
+from fedleak.results.detail import Figure, PerRecord, Series
 
 
 def test_every_game_has_its_own_columns_and_figures() -> None:
@@ -51,8 +52,8 @@ def test_secrets_are_told_guess_by_guess_and_user_by_user_without_being_told() -
     run = [s for s in audit.scores if s.game == "extract" and s.defence is None and s.control is None]
     for k in (1, 5, 10, 20, 50):
         top, distance = (next(s for s in run if s.metric == f"{name}{k}") for name in ("top", "distance"))
-        row = f"{k} {formatting.interval(top)} {formatting.format_value(top.chance)} {formatting.interval(distance)} "
-        assert row + formatting.format_value(distance.chance) in text
+        share, near = (format_interval(one.value, one.low, one.high) for one in (top, distance))
+        assert re.search(rf" {k} {re.escape(share)} [\d.]+ {re.escape(near)} [\d.]+ ", text)
     detail = next(d for d in audit.details if d.game == "extract" and d.defence is None and d.control is None)
     user = detail.records[0]
     assert (

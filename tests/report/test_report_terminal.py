@@ -12,7 +12,7 @@ from example_games import with_games
 from rich.console import Console
 
 from fedleak.report import terminal
-from fedleak.score.result import Audit, Score
+from fedleak.results.audit import Audit, Score
 
 
 def shown(audit: Audit, width: int = 80, **options: Any) -> str:
@@ -77,7 +77,7 @@ def test_every_game_is_told_in_its_own_words(games: Audit) -> None:
         r"Of the 10 users whose updates fit the profile best, \d+% do fit it; guessing would find 20%\.",
         r"Out of 3 groups, the one .* is named correctly in \d+% of cases; guessing would manage 50%\.",
         r"attribute-mlp, accuracy: leaks: 0\.\d+",
-        r"first record that the attack names for a client is its owner's secret in \d+% of cases, out of 1,000,000,000",
+        r"first record that the attack names for a client is its user's secret in \d+% of cases, out of 1,000,000,000",
     ):
         assert re.search(sentence, text), sentence
 
@@ -164,7 +164,9 @@ def test_an_audit_without_control_says_what_that_means() -> None:
 
 def test_a_limit_that_is_exceeded_names_run_metric_and_attack() -> None:
     text = joined(shown(example()))
-    assert "Over the plan's limit: no defence, anonymous-server: average precision must not exceed 0.50" in text
+    assert (
+        "Over the plan's limit: no defence, anonymous-server, identify: average precision must not exceed 0.50" in text
+    )
     assert "0.69 (reid-svm)" in text
     none = changed(example(), lambda s: True, exceeded=False)
     assert "Over the plan's limit" not in shown(none)

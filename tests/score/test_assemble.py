@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from fedleak.plan.read import parse
+from fedleak.results.audit import Finding
 from fedleak.score.assemble import Facts, RunResult, assemble, label, settings_key
-from fedleak.score.result import Finding
-from fedleak.score.score import AttackResult, measure, verdict
+from fedleak.score.score import AttackResult, verdict
+from scored import measure
 
 PLAN = """
 title = "t"
@@ -27,7 +28,7 @@ name = "noise"
 sigma = 1.0
 also = [{name = "rand-aug"}]
 deployed = true
-[limits]
+[limits.identify]
 ap = 0.2
 """
 
@@ -117,7 +118,7 @@ def test_one_metric_of_each_attack_is_what_verdicts_are_about(audit: Any) -> Non
 
 def test_an_audit_whose_control_is_off_says_so_and_one_that_holds_says_nothing(audit: Any) -> None:
     assert audit.warnings == []
-    assert audit.controls == {"identify": ["iid"]}
+    assert audit.games["identify"].controls == ["iid"]
     plan = parse(PLAN)
     keys = [settings_key(*play) for play in plan.plays]
     runs = [

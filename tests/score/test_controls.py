@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from test_tradeoff import score
 
+from fedleak.results.audit import Finding, Score
 from fedleak.score.controls import departure, warnings
-from fedleak.score.result import Finding, Score
 
 
 def control(value: float, **more: Any) -> Score:

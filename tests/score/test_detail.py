@@ -3,10 +3,8 @@ import pytest
 from played_games import attribute, match, open_world
 from sklearn.metrics import precision_recall_curve
 
-from fedleak.score.detail import detail
+from fedleak.metrics.detail import answered, identified, yes_no
 from fedleak.score.score import AttackResult
-
-LABELS = {"attack": "a", "adversary": "b", "game": "identify", "defence": None, "control": None}
 
 
 def test_users_are_ordered_by_how_identifiable_they_are_and_confusions_are_named() -> None:
@@ -15,13 +13,12 @@ def test_users_are_ordered_by_how_identifiable_they_are_and_confusions_are_named
     claims[[0, 1], 0] = 5  # always found
     claims[[2, 3], [1, 0]] = 5  # found once, once taken for the first
     claims[[4, 5], 1] = 5  # always taken for the second
-    found = detail(AttackResult(0, claims, right, ("u0", "u1", "u2")), LABELS, np.zeros(20))
+    found = identified(AttackResult(0, claims, right, ("u0", "u1", "u2")))
     assert found.users[0].user == "u0"
     assert {user.user: user.mistaken_for for user in found.users} == {"u0": None, "u1": "u0", "u2": "u1"}
     place = {user: i for i, user in enumerate(found.confusion_users)}
     assert found.confusion[place["u1"]][place["u0"]] == pytest.approx(0.5)
     assert all(sum(row) == pytest.approx(1) for row in found.confusion)
-    assert len(found.null) == 20
 
 
 def test_the_curve_runs_through_points_of_scikit_learns() -> None:
@@ -29,7 +26,7 @@ def test_the_curve_runs_through_points_of_scikit_learns() -> None:
     right = rng.integers(12, size=200)
     claims = rng.normal(size=(200, 12)).astype(np.float32)
     claims[np.arange(200), right] += 1.5
-    found = detail(AttackResult(0, claims, right, tuple("abcdefghijkl")), LABELS, np.zeros(20))
+    found = identified(AttackResult(0, claims, right, tuple("abcdefghijkl")))
     precision, recall, _ = precision_recall_curve(np.eye(12)[right].ravel(), claims.ravel())
     known = {(round(float(r), 9), round(float(p), 9)) for r, p in zip(recall, precision, strict=True)}
     assert all((round(r, 9), round(p, 9)) in known for r, p in zip(found.recall, found.precision, strict=True))
@@ -41,7 +38,7 @@ def test_the_curve_runs_through_points_of_scikit_learns() -> None:
 
 def test_strangers_are_not_among_the_users_of_an_open_world() -> None:
     one = open_world(1, 2.0)
-    found = detail(one, LABELS, np.zeros(20))
+    found = identified(one)
     assert {user.user for user in found.users} == set(one.options[:-1])
     assert not any(user.mistaken_for == "unseen" for user in found.users)
     assert found.values == []
@@ -50,7 +47,7 @@ def test_strangers_are_not_among_the_users_of_an_open_world() -> None:
 
 def test_claims_of_a_yes_or_no_game_are_counted_by_their_right_answer() -> None:
     one = match(1, 2.0)
-    found = detail(one, {**LABELS, "game": "match"}, np.zeros(20))
+    found = yes_no(one)
     assert found.claims is not None
     assert (sum(found.claims.yes), sum(found.claims.no)) == (int(one.right.sum()), int((1 - one.right).sum()))
     assert len(found.claims.edges) == len(found.claims.yes) + 1
@@ -63,7 +60,7 @@ def test_claims_of_a_yes_or_no_game_are_counted_by_their_right_answer() -> None:
 
 def test_groups_stand_commonest_first_with_what_their_users_were_taken_for() -> None:
     one = attribute(1, 50.0)
-    found = detail(one, {**LABELS, "game": "attribute"}, np.zeros(20))
+    found = answered(one)
     assert [(value.value, value.users) for value in found.values] == [("a", 15), ("b", 10), ("c", 5)]
     assert [value.right for value in found.values] == [1, 1, 1]
     assert [value.answered for value in found.values] == np.eye(3).tolist()

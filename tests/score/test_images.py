@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from fedleak.core import FloatArray, IntArray, rng_for
-from fedleak.score.grids import grids
-from fedleak.score.judge import judge
-from fedleak.score.reconstruction import inception, quality
-from fedleak.score.score import AttackResult, Measured, measure
-from fedleak.score.unreadable_images import garbage
-from fedleak.testing.portraits import CLIENTS, SHAPE, write_images
+from fedleak.games.traces.portraits import CLIENTS, SHAPE, write_images
+from fedleak.metrics.grids import grids
+from fedleak.metrics.judge import judge
+from fedleak.metrics.reconstruction import inception, quality
+from fedleak.metrics.unreadable_images import garbage
+from fedleak.score.score import AttackResult, Measured
 from fedleak.trace.truth import Truth
+from scored import measure
 
 SAMPLES = 12
 
@@ -75,7 +76,7 @@ def test_the_property_is_seen_where_it_is(truth: Truth) -> None:
 
 
 def measure_applies(one: AttackResult) -> bool:
-    from fedleak.score.score import applies
+    from scored import applies
 
     return applies([one], "property")
 

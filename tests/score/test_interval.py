@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedleak.score.interval import by_user, wilson
+from fedleak.metrics.interval import by_user, wilson
 
 
 def coverage(users: int, runs: int, level: float, clustered: bool) -> float:

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from played_games import users
 
-from fedleak.score.score import AttackResult, Measured, applies, measure
+from fedleak.score.score import AttackResult, Measured
+from scored import applies, measure
 
 
 def link(seed: int, skill: float, count: int = 12, starts: int = 4, gaps: tuple[int, ...] = (1, 5)) -> AttackResult:

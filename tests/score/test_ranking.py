@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from fedleak.score.ranking import Ranking
+from fedleak.metrics.ranking import Ranking
 
 
 @settings(deadline=None)

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedleak.core import IntArray
-from fedleak.score.detail import detail
-from fedleak.score.records import edit_distances
-from fedleak.score.score import AttackResult, Measured, applies, measure, verdict
+from fedleak.metrics.records import edit_distances, near
+from fedleak.score.score import AttackResult, Measured, verdict
+from scored import applies, measure
 
 
 def played(rankings: Sequence[Sequence[str]], secrets: Sequence[str], seed: int = 0, most: int = 50) -> AttackResult:
@@ -73,8 +73,7 @@ def test_where_nothing_was_extracted_there_is_nothing_to_attribute() -> None:
 
 def test_details_tell_how_near_an_attack_came_and_never_the_secret() -> None:
     one = played([["1119", "1111"], ["2222"], ["9999", "3399"], []], SECRETS)
-    labels = {"attack": "a", "adversary": "b", "game": "extract", "defence": None, "control": None}
-    rows = detail(one, labels, np.zeros(1)).records
+    rows = near(one)
     assert [(row.place, row.elsewhere) for row in rows] == [(2, 2), (1, 1), (None, None), (None, None)]
     assert [row.distances["top1"] for row in rows] == [1, 0, 4, 4]
     assert [row.distances["top5"] for row in rows] == [0, 0, 2, 4]
@@ -87,9 +86,9 @@ def test_distances_are_to_the_nearest_of_the_first_and_compared_with_other_clien
     first = found("distance1", one)
     # Another's first record has no digit in common with a secret.
     assert first.chance == first.chance_high == 4 and first.low <= 0.5 <= first.high < 4
-    assert verdict(first, distance=True).startswith("leaks: 0.50")
+    assert verdict(first, lower_leaks=True).startswith("leaks: 0.50")
     lost = found("distance1", played([[SECRETS[i ^ 1]] for i in range(4)], SECRETS))
-    assert lost.value == 4 and verdict(lost, distance=True) == "no leak shown by this attack (n=4)"
+    assert lost.value == 4 and verdict(lost, lower_leaks=True) == "no leak shown by this attack (n=4)"
 
 
 def test_unanimous_users_still_leave_doubt_about_a_distance() -> None:

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
 
 from fedleak.errors import AttackError
-from fedleak.score.permutation import average_precision, derangement, top
+from fedleak.metrics.permutation import average_precision, derangement, top
 
 
 def random_claims(seed: int, questions: int, options: int, levels: int) -> tuple[np.ndarray, np.ndarray]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedleak.score.defence_results import Tradeoff
-from fedleak.score.result import Score, Utility
+from fedleak.results.audit import Score, Utility
+from fedleak.results.defence_results import Tradeoff
 from fedleak.score.tradeoff import Price, tradeoffs
 
 NONE, WEAK, STRONG = None, {"name": "noise", "sigma": 1.0}, {"name": "noise", "sigma": 9.0}

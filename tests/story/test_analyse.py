@@ -10,7 +10,7 @@ import pytest
 
 from command_line import Run
 from fedleak import registry
-from fedleak.score.result import SCHEMA
+from fedleak.results.audit import SCHEMA
 
 
 def results(out: Path) -> dict[str, Any]:

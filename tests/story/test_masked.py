@@ -6,7 +6,7 @@ import pytest
 
 from fedleak.pipeline import stages
 from fedleak.plan.read import parse
-from fedleak.score.result import Score
+from fedleak.results.audit import Score
 
 PLAN = """
 title = "masked"

@@ -81,7 +81,7 @@ def test_a_plan_that_would_give_the_secrets_away_is_refused(plan: Path) -> None:
         parse(identify)
     with pytest.raises(PlanError, match="game 'identify' has no control 'decoys'"):
         parse(identify.replace(', { name = "eavesdrop" }', "").replace('prior = "none"', 'prior = "random"'))
-    with pytest.raises(PlanError, match=r"unknown metric 'extract\.distance1'"):
+    with pytest.raises(PlanError, match=r"\[limits\] extract: unknown metric 'distance1'"):
         parse(text + "[limits]\nextract.distance1 = 0.5\n")  # a distance that must not be exceeded would be absurd
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from command_line import TINY, Run
-from fedleak.score.result import SCHEMA
+from fedleak.results.audit import SCHEMA
 
 
 def test_one_command_audits_and_tells_what_it_found(plan: Path, real_fedleak: Run, tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_attacks_added_to_a_plan_are_played_on_the_federation_that_is_there(
 
 @pytest.mark.parametrize(("limit", "code"), [("0.05", 3), ("1.0", 0)])
 def test_a_limit_that_is_exceeded_fails_the_build(limit: str, code: int, plan: Path, fedleak: Run) -> None:
-    plan.write_text(TINY + f"[limits]\nap = {limit}\n")
+    plan.write_text(TINY + f"[limits.identify]\nap = {limit}\n")
     assert fedleak("audit", plan, "--out", "out").returncode == code
 
 

@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar, Protocol
 import numpy as np
 from msgspec import Meta
 
+from fedleak import registry
 from fedleak.core import format_interval, format_value
 from fedleak.errors import PlanError, did_you_mean
 from fedleak.pipeline import stages
@@ -24,8 +25,9 @@ from fedleak.pipeline.stages import Progress
 from fedleak.plan.configure import to_dict
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import merged, parse
-from fedleak.score.result import Analysis, Series
-from fedleak.score.score import AttackResult, Measured, measure
+from fedleak.results.audit import Analysis
+from fedleak.results.detail import Series
+from fedleak.score.score import AttackResult, Measured, measure, metric_of
 
 __all__ = [
     "Analyser",
@@ -166,7 +168,8 @@ def play(plan: Plan, out: Path, progress: Progress, jobs: int | None) -> list[li
 
 def measured(plan: Plan, claims: Sequence[AttackResult], metric: str = "ap") -> Measured:
     """A metric with its interval over users and its chance level, as an audit measures it."""
-    return measure(claims, metric, level=plan.audit.level, permutations=plan.audit.permutations)
+    found = metric_of(registry.load("game", claims[0].game), metric)
+    return measure(claims, found, level=plan.audit.level, permutations=plan.audit.permutations)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from fedleak.attacks.records.scoring import Scores
 from fedleak.attacks.records.significance import against_permuted, contrasts, holm, named_by_accident
 from fedleak.core import format_value, rng_for
 from fedleak.errors import PlanError
+from fedleak.metrics.interval import Interval, by_user
 from fedleak.pipeline import stages
 from fedleak.pipeline.attack_runner import build_questions
 from fedleak.pipeline.jobs import cores
@@ -29,8 +30,8 @@ from fedleak.pipeline.runs import runs
 from fedleak.pipeline.stages import Progress
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import merged, parse
-from fedleak.score.interval import Interval, by_user
-from fedleak.score.result import Analysis, Figure, Series
+from fedleak.results.audit import Analysis
+from fedleak.results.detail import Figure, Series
 
 __all__ = ["AttributeRecord"]
 

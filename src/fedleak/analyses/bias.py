@@ -17,13 +17,14 @@ from fedleak.analyses.analysis import SingleAttackAnalysis, chosen, closing, pla
 from fedleak.core import IntArray, Layer, Task, format_value, rng_for
 from fedleak.errors import AttackError, PlanError
 from fedleak.games.identify import Identify
+from fedleak.metrics.interval import by_user
+from fedleak.metrics.permutation import average_precision
 from fedleak.pipeline.attack_runner import build_questions
 from fedleak.pipeline.runs import Run, runs
 from fedleak.pipeline.stages import Progress
 from fedleak.plan.plan import Plan
-from fedleak.score.interval import by_user
-from fedleak.score.permutation import average_precision
-from fedleak.score.result import Analysis, Figure, Series
+from fedleak.results.audit import Analysis
+from fedleak.results.detail import Figure, Series
 from fedleak.views.view import View
 
 __all__ = ["Bias"]

@@ -13,12 +13,13 @@ from msgspec import Meta
 from fedleak.analyses.analysis import closing, vary
 from fedleak.analyses.feature_space import layer_of
 from fedleak.core import format_interval, format_value, rng_for
+from fedleak.metrics.interval import by_user
 from fedleak.pipeline import stages
 from fedleak.pipeline.runs import runs
 from fedleak.pipeline.stages import Progress
 from fedleak.plan.plan import Plan
-from fedleak.score.interval import by_user
-from fedleak.score.result import Analysis, Figure, Series
+from fedleak.results.audit import Analysis
+from fedleak.results.detail import Figure, Series
 from fedleak.trace.reader import Trace
 
 __all__ = ["Disaggregate", "Sums", "estimate", "likeness"]

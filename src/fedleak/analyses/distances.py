@@ -14,12 +14,13 @@ from scipy.spatial.distance import cdist
 from fedleak.analyses.analysis import closing, vary
 from fedleak.analyses.feature_space import Points, layer_of, of_data, of_updates
 from fedleak.core import format_value, rng_for
+from fedleak.metrics.interval import by_user
 from fedleak.pipeline import stages
 from fedleak.pipeline.runs import runs
 from fedleak.pipeline.stages import Progress
 from fedleak.plan.plan import Plan
-from fedleak.score.interval import by_user
-from fedleak.score.result import Analysis, Figure, Series
+from fedleak.results.audit import Analysis
+from fedleak.results.detail import Figure, Series
 
 __all__ = ["Distances"]
 

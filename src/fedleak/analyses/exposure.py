@@ -25,13 +25,14 @@ from fedleak.attacks.records.rank import ranks
 from fedleak.core import rng_for
 from fedleak.errors import PlanError, did_you_mean
 from fedleak.games.extract import RecordQuestions
+from fedleak.metrics.interval import by_user
+from fedleak.metrics.records import near
 from fedleak.pipeline.attack_runner import build_questions
 from fedleak.pipeline.runs import Run, runs
 from fedleak.pipeline.stages import Progress
 from fedleak.plan.plan import Plan
-from fedleak.score.interval import by_user
-from fedleak.score.records import near
-from fedleak.score.result import Analysis, Figure, PerRecord, Series
+from fedleak.results.audit import Analysis
+from fedleak.results.detail import Figure, PerRecord, Series
 from fedleak.trace.truth import Truth
 
 __all__ = ["Exposure"]

@@ -30,7 +30,8 @@ from fedleak.pipeline.attack_runner import build_questions
 from fedleak.pipeline.runs import runs
 from fedleak.pipeline.stages import Progress
 from fedleak.plan.plan import Plan
-from fedleak.score.result import Analysis, Figure
+from fedleak.results.audit import Analysis
+from fedleak.results.detail import Figure
 
 __all__ = ["LabelledUpdates"]
 

@@ -24,7 +24,8 @@ from fedleak.pipeline import stages
 from fedleak.pipeline.runs import facts, runs
 from fedleak.pipeline.stages import Progress
 from fedleak.plan.plan import Plan
-from fedleak.score.result import Analysis, Figure
+from fedleak.results.audit import Analysis
+from fedleak.results.detail import Figure
 
 __all__ = ["Layers"]
 

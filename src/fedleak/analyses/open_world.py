@@ -24,8 +24,9 @@ from fedleak.analyses.analysis import (
 )
 from fedleak.pipeline.stages import Progress
 from fedleak.plan.plan import Plan
+from fedleak.results.audit import Analysis
+from fedleak.results.detail import Figure, Series
 from fedleak.score.assemble import label
-from fedleak.score.result import Analysis, Figure, Series
 
 __all__ = ["SeenUsers"]
 

@@ -33,7 +33,8 @@ from fedleak.pipeline.stages import Progress
 from fedleak.plan.plan import Plan
 from fedleak.population.prepare import prepare
 from fedleak.population.splits import PriorName
-from fedleak.score.result import Analysis, Figure
+from fedleak.results.audit import Analysis
+from fedleak.results.detail import Figure
 from fedleak.score.score import Measured
 from fedleak.trace.prior import Prior
 

@@ -42,8 +42,9 @@ from fedleak.pipeline.runs import Run, Tick, Variant, digest
 from fedleak.pipeline.stages import Progress, deserialise_plan, serialise_plan
 from fedleak.plan.plan import Plan
 from fedleak.population.prepare import Prepared, prepare
+from fedleak.results.audit import Analysis
+from fedleak.results.detail import Figure, Series
 from fedleak.score.assemble import settings_key
-from fedleak.score.result import Analysis, Figure, Series
 from fedleak.score.score import AttackResult
 from fedleak.trace.files import private_folder, read_whole, write_atomic
 from fedleak.trace.header import Header

@@ -17,14 +17,15 @@ from fedleak.attacks.shadow import model_of
 from fedleak.core import FloatArray, rng_for
 from fedleak.errors import AttackError
 from fedleak.federation.federation import make_clients
+from fedleak.metrics.interval import by_user
 from fedleak.pipeline import stages
 from fedleak.pipeline.runs import Run, runs
 from fedleak.pipeline.stages import Progress
 from fedleak.plan.plan import Plan
 from fedleak.population.population import Examples
 from fedleak.population.prepare import prepare
-from fedleak.score.interval import by_user
-from fedleak.score.result import Analysis, Figure, Series
+from fedleak.results.audit import Analysis
+from fedleak.results.detail import Figure, Series
 from fedleak.trace.reader import Trace
 from fedleak.views.adversaries import ANONYMOUS_SERVER
 from fedleak.views.view import View

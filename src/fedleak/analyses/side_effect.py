@@ -19,7 +19,8 @@ from fedleak.pipeline.training import fitting_model
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import merged, parse
 from fedleak.population.prepare import prepare
-from fedleak.score.result import Analysis, Figure, Series
+from fedleak.results.audit import Analysis
+from fedleak.results.detail import Figure, Series
 from fedleak.trace.reader import Trace
 
 __all__ = ["SideEffect"]

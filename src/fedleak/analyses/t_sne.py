@@ -21,7 +21,8 @@ from fedleak.pipeline import stages
 from fedleak.pipeline.runs import Run, runs
 from fedleak.pipeline.stages import Progress
 from fedleak.plan.plan import Plan
-from fedleak.score.result import Analysis, Figure, Series
+from fedleak.results.audit import Analysis
+from fedleak.results.detail import Figure, Series
 from fedleak.score.score import AttackResult, Measured
 
 __all__ = ["Map"]

@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from msgspec import Meta
 
+from fedleak import registry
 from fedleak.analyses.analysis import Numbered, Point, closing, curve, format_measured, measured, otherwise, play, vary
 from fedleak.errors import DataError, PlanError, did_you_mean
 from fedleak.pipeline import stages
@@ -20,10 +21,10 @@ from fedleak.pipeline.training import fitting_model
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import refuse_twice
 from fedleak.population.prepare import prepare
-from fedleak.report.metrics import metric_name
+from fedleak.results.audit import Analysis
+from fedleak.results.detail import Figure, Series
 from fedleak.score.assemble import label
-from fedleak.score.result import Analysis, Figure, Series
-from fedleak.score.score import Measured, applies
+from fedleak.score.score import Measured, metric_of
 
 __all__ = ["Vary"]
 
@@ -73,7 +74,7 @@ class Vary:
             text=self._text(plan, tried),
             columns=columns,
             rows=[
-                [_shown(one.value), attack, metric_name(metric, game), *_numbers(found), float(np.mean(one.utility))]
+                [_shown(one.value), attack, _title(metric, game), *_numbers(found), float(np.mean(one.utility))]
                 for one in tried
                 for (game, metric, attack), found in one.scores.items()
             ],
@@ -83,7 +84,7 @@ class Vary:
     def check(self, plan: Plan) -> list[Plan]:
         """The plan with each of the values; what cannot be done is refused before anything is trained."""
         refuse_twice(list(self.values), f"analysis 'vary', {self.key}")
-        known = [metric for game in plan.games for metric in (*game.metrics, *game.distances)]
+        known = [metric.name for game in plan.games for metric in game.metrics]
         for metric in self.metrics:
             if metric not in known:
                 raise PlanError(
@@ -112,11 +113,13 @@ class Vary:
         """Measure every attack on the federation of one value, as the first adversary who can play it."""
         scores: dict[tuple[str, str, str], Measured] = {}
         for (attack, game, _), claims in zip(plan.plays, play(plan, folder, progress, jobs), strict=True):
-            for metric in (*game.metrics, *game.distances):
-                wanted = metric in self.metrics if self.metrics else metric in (game.metrics[0], *game.distances[:1])
-                place = (label(game, plan.games), metric, label(attack, plan.attacks))
-                if wanted and place not in scores and applies(claims, metric):
-                    scores[place] = measured(plan, claims, metric)
+            distances = [metric.name for metric in game.metrics if metric.lower_leaks]
+            for metric in game.metrics:
+                first = (game.metrics[0].name, *distances[:1])
+                wanted = metric.name in (self.metrics or first)
+                place = (label(game, plan.games), metric.name, label(attack, plan.attacks))
+                if wanted and place not in scores and metric.applies(claims):
+                    scores[place] = measured(plan, claims, metric.name)
         trained = [found for run in runs(plan, folder) if (found := facts(run)) is not None]
         return _Tried(
             value=value,
@@ -128,7 +131,7 @@ class Vary:
     def _text(self, plan: Plan, tried: Sequence[_Tried]) -> str:
         first, last = tried[0], tried[-1]
         ends = [
-            f"{attack}, {metric_name(metric, game)}: {format_measured(first.scores[place])} at {_shown(first.value)}"
+            f"{attack}, {_title(metric, game)}: {format_measured(first.scores[place])} at {_shown(first.value)}"
             + (f", {format_measured(last.scores[place])} at {_shown(last.value)}" if place in last.scores else "")
             for place in first.scores
             for game, metric, attack in [place]
@@ -175,7 +178,7 @@ class Vary:
                     reference=True,
                 )
             )
-            name = metric_name(metric, game)
+            name = _title(metric, game)
             title = f"{name[:1].upper()}{name[1:]} over {self.key}"
             figures.append(Figure(title=title, y_label=name, series=lines, **axis))
         utility = Series(
@@ -194,6 +197,10 @@ class Vary:
             )
         )
         return figures
+
+
+def _title(metric: str, game: str) -> str:
+    return metric_of(registry.load("game", game.partition(" ")[0]), metric).title
 
 
 def _numbers(found: Measured) -> list[str | float | None]:

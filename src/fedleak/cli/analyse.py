@@ -13,7 +13,7 @@ from fedleak.cli.list import described
 from fedleak.cli.options import bar, console, full_option, jobs_option, opened, out_option
 from fedleak.errors import PlanError
 from fedleak.plan.configure import configure, to_dict
-from fedleak.report import terminal
+from fedleak.report.sections.analyses import show_analysis
 
 __all__ = ["command"]
 
@@ -56,7 +56,7 @@ def command(
 
     with bar() as progress:
         found = analyse(look, opened_plan, folder, progress, jobs)
-    terminal.show_analysis(found, console())
+    show_analysis(found, console())
     click.echo(f"Report: {folder / 'report.html'}")
     click.echo(f"Data:   {folder / 'analyses' / f'{name}.json'}")
 

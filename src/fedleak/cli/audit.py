@@ -11,7 +11,7 @@ from fedleak.cli.options import bar, console, full_option, jobs_option, opened, 
 from fedleak.pipeline import stages
 from fedleak.plan.plan import Plan
 from fedleak.report import results_file, terminal
-from fedleak.score.result import Audit
+from fedleak.results.audit import Audit
 
 __all__ = ["command", "analysed", "conclude"]
 

@@ -9,7 +9,7 @@ import click
 
 from fedleak.cli.options import bar, console, full_option, jobs_option, opened, plan_argument
 from fedleak.pipeline.defence_checks import check_defences
-from fedleak.report import terminal
+from fedleak.report.sections.defence_effects import show_effects
 
 __all__ = ["command"]
 
@@ -33,6 +33,6 @@ def command(plan: str, full: bool, jobs: int | None) -> int:
     chosen, _ = opened(plan, None, full)
     with tempfile.TemporaryDirectory() as folder, bar() as progress:
         effects, promised = check_defences(chosen, Path(folder), progress, jobs)
-    terminal.show_checks(effects, promised, console())
+    show_effects(effects, promised, console())
     broken = any(one.idle for one in effects) or any(p.contradicted for run in promised for p in run.promises)
     return 3 if broken else 0

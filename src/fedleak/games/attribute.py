@@ -17,10 +17,16 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from msgspec import Meta
 
-from fedleak.core import IntArray
+from fedleak.core import IntArray, percent
 from fedleak.errors import AttackError, did_you_mean
-from fedleak.games.game import Answers, GameInstance, OptionGame, Questions
+from fedleak.games.game import Answers, GameInstance, Headline, OptionGame, Questions
 from fedleak.games.identify import anonymous, relabel, senders
+from fedleak.metrics import traits
+from fedleak.metrics.attack_result import AttackResult
+from fedleak.metrics.detail import answered
+from fedleak.metrics.metric import Metric, average_precision
+from fedleak.results.audit import Score
+from fedleak.results.detail import DetailParts
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth
@@ -41,7 +47,17 @@ class Attribute(OptionGame):
 
     name: ClassVar[str] = "attribute"
     summary: ClassVar[str] = "Which group does the sender of this update belong to?"
-    metrics: ClassVar[tuple[str, ...]] = ("top1", "ap")
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        Metric(
+            name="top1",
+            title="accuracy",
+            short="accuracy",
+            text="The share of a user's updates for which the right group is named, averaged over users. Chance is "
+            "never below what naming the largest group would give.",
+            measure=traits.top1,
+        ),
+        average_precision(traits.average_precision, column="AP"),
+    )
 
     attribute: Annotated[str, Meta(min_length=1, description="which attribute of the users is asked for")]
     users: Annotated[
@@ -58,6 +74,24 @@ class Attribute(OptionGame):
         tuple[float, ...],
         Meta(description="cut a numeric attribute into groups at these values: [20, 30] gives <20, 20-<30 and >=30"),
     ] = ()
+
+    def headline(self, scores: Mapping[str, Score]) -> Headline | None:
+        """How often the group is named."""
+        right = scores["top1"]
+        return Headline(
+            percent(right.value),
+            f"Out of {right.options} groups, the one that an update's sender belongs to is named correctly in "
+            f"{percent(right.value)} of cases; guessing would manage {percent(right.chance)}.",
+        )
+
+    def detail(self, played: Sequence[AttackResult], scores: Mapping[str, Score]) -> DetailParts:
+        """How well each group is inferred."""
+        return answered(played[0])
+
+    @classmethod
+    def for_contract(cls) -> Attribute:
+        """The attribute that the made-up users have."""
+        return cls(attribute="group")
 
     def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> GameInstance:
         """Divide the users if they are to be new, and ask about every anonymous update of those asked about."""

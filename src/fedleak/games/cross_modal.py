@@ -11,20 +11,24 @@ The text is a stand-in: captions by rule of the prior images (`fedleak.populatio
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from msgspec import Meta
 
-from fedleak.core import IntArray, Task
+from fedleak.core import IntArray, Task, percent
 from fedleak.errors import AttackError
-from fedleak.games.game import Answers, GameInstance, OptionGame, Questions
+from fedleak.games.game import Answers, GameInstance, Headline, OptionGame, Questions
 from fedleak.games.identify import anonymous, draw_users, relabel, senders
 from fedleak.games.match import SAME
 from fedleak.games.pairs import between_sides
+from fedleak.metrics import binary
+from fedleak.metrics.metric import Metric, auc, average_precision
 from fedleak.population.captions import describe, tokens
 from fedleak.population.population import Examples
+from fedleak.results.audit import Score
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth
@@ -45,7 +49,7 @@ class CrossModal(OptionGame):
 
     name: ClassVar[str] = "cross-modal"
     summary: ClassVar[str] = "Does this update come from the user whom this text is about?"
-    metrics: ClassVar[tuple[str, ...]] = ("ap", "auc")
+    metrics: ClassVar[tuple[Metric, ...]] = (average_precision(binary.average_precision), auc(binary.auc))
 
     learn_from: Annotated[
         Literal["held-out", "everyone"],
@@ -58,6 +62,20 @@ class CrossModal(OptionGame):
     pairs: Annotated[int, Meta(ge=4, description="at most this many, half of them right, spread evenly over users")] = (
         10_000
     )
+
+    def headline(self, scores: Mapping[str, Score]) -> Headline | None:
+        """How often the text about a sender is told from another text."""
+        area = scores["auc"]
+        return Headline(
+            percent(area.value),
+            "Given an update with a text about its sender and one with a text about somebody else, the attack tells "
+            f"which is which in {percent(area.value)} of cases; guessing would manage {percent(area.chance)}.",
+        )
+
+    @classmethod
+    def for_contract(cls) -> CrossModal:
+        """With half of so few users there would be too few to learn from."""
+        return cls(learn_from="everyone")
 
     def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> GameInstance:
         """Turn the prior into text, and pair every anonymous update with its sender and with somebody else."""

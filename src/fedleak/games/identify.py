@@ -7,22 +7,29 @@ learn what a stranger looks like.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, ClassVar
 
 import numpy as np
 from msgspec import Meta
 
-from fedleak.core import IntArray, UserId
+from fedleak.core import IntArray, UserId, format_value, percent
 from fedleak.errors import AttackError
-from fedleak.games.game import Answers, GameInstance, OptionGame, Questions
+from fedleak.games.game import Answers, GameInstance, Headline, OptionGame, Questions
+from fedleak.metrics import identification
+from fedleak.metrics.attack_result import AttackResult
+from fedleak.metrics.detail import identified
+from fedleak.metrics.identification import UNSEEN
+from fedleak.metrics.metric import Metric, average_precision
+from fedleak.results.audit import Score
+from fedleak.results.detail import DetailParts
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth
 
 __all__ = ["Identify", "UNSEEN", "senders", "anonymous", "relabel", "draw_users"]
-
-UNSEEN = "unseen"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +38,34 @@ class Identify(OptionGame):
 
     name: ClassVar[str] = "identify"
     summary: ClassVar[str] = "Who of these users sent this update?"
-    metrics: ClassVar[tuple[str, ...]] = ("ap", "top1", "top5", "unseen")
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        average_precision(identification.average_precision),
+        Metric(
+            name="top1",
+            title="top-1",
+            short="top-1",
+            text="The share of updates whose true sender is the attacker's first guess.",
+            measure=partial(identification.top, 1),
+            column="top-1",
+            percent=True,
+        ),
+        Metric(
+            name="top5",
+            title="top-5",
+            short="top-5",
+            text="The share of updates whose true sender is among the attacker's first five guesses.",
+            measure=partial(identification.top, 5),
+        ),
+        Metric(
+            name="unseen",
+            title="average precision of finding strangers",
+            short="unseen",
+            text="How well updates of users whom the attacker knows nothing about are told from all others.",
+            measure=identification.unseen,
+            applies=lambda played: all(identification.open_world(one) for one in played),
+            column="unseen",
+        ),
+    )
     strongest: ClassVar[str | None] = "reid-strong"
 
     seen: (
@@ -83,6 +117,26 @@ class Identify(OptionGame):
             prior=prior.take(np.concatenate([seen, held])),
             shadow=shadow,
         )
+
+    def headline(self, scores: Mapping[str, Score]) -> Headline | None:
+        """How often the sender is named, and how well strangers are told apart."""
+        top, stranger = scores["top1"], scores.get("unseen")
+        users = "users whom the attacker has seen before" if stranger else "users"
+        more = (
+            f" Updates of users it has never seen are told from the others with average precision "
+            f"{format_value(stranger.value)}; guessing would manage {format_value(stranger.chance)}."
+            if stranger
+            else ""
+        )
+        return Headline(
+            percent(top.value),
+            f"Out of {top.options} {users}, an update's sender is named correctly in {percent(top.value)} of cases; "
+            f"guessing would manage {percent(top.chance)}.{more}",
+        )
+
+    def detail(self, played: Sequence[AttackResult], scores: Mapping[str, Score]) -> DetailParts:
+        """How identifiable each user is, and who is taken for whom."""
+        return identified(played[0])
 
     def _divide(self, users: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
         assert self.seen is not None

@@ -10,15 +10,22 @@ of the later one: from which pairs are asked nobody learns more than who took pa
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, ClassVar
 
 import numpy as np
 from msgspec import Meta
 
+from fedleak.core import percent
 from fedleak.errors import AttackError
-from fedleak.games.game import Answers, GameInstance, OptionGame
+from fedleak.games.game import Answers, Contract, GameInstance, Headline, Needs, OptionGame
 from fedleak.games.match import SAME, Pairs
+from fedleak.metrics import binary, linking
+from fedleak.metrics.metric import Metric, auc
+from fedleak.results.audit import Score
+from fedleak.results.detail import Figure, Series
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth
@@ -26,6 +33,20 @@ from fedleak.trace.truth import Truth
 __all__ = ["Link", "GAPS"]
 
 GAPS = (1, 2, 5, 10, 20)
+
+
+def _gap(gap: int) -> Metric:
+    later = "the next round" if gap == 1 else f"the round {gap} later"
+    return Metric(
+        name=f"gap{gap}",
+        title=f"found again {'in the next round' if gap == 1 else f'{gap} rounds later'}",
+        short=f"gap {gap}",
+        text=f"The share of updates for which the attacker's first guess among all updates of {later} is the one that "
+        "the same client sent.",
+        measure=partial(linking.found_again, gap),
+        applies=partial(linking.asked, gap),
+        column="gap 20" if gap == 20 else "",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +59,20 @@ class Link(OptionGame):
 
     name: ClassVar[str] = "link"
     summary: ClassVar[str] = "Which of these anonymous updates come from the same client?"
-    metrics: ClassVar[tuple[str, ...]] = ("gap1", "gap2", "gap5", "gap10", "gap20", "matched", "auc")
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        *(_gap(gap) for gap in GAPS),
+        Metric(
+            name="matched",
+            title="matching accuracy",
+            short="matched",
+            text="How often the attacker says rightly whether two updates of different rounds come from one client, "
+            "with a threshold that it fixed beforehand; pairs of one client and of two weigh the same. Guessing gives "
+            "one half.",
+            measure=linking.matched,
+            column="matched",
+        ),
+        auc(binary.auc),
+    )
     needs_prior: ClassVar[bool] = False
 
     starts: Annotated[
@@ -57,6 +91,53 @@ class Link(OptionGame):
             "Two updates of one client come from the same examples, so they resemble each other whoever it belongs to: "
             "above chance on the IID control means that updates can be linked, not that they say something about a "
             "user."
+        )
+
+    def headline(self, scores: Mapping[str, Score]) -> Headline | None:
+        """How often an update is found again in the next round."""
+        again = scores["gap1"]
+        return Headline(
+            percent(again.value),
+            f"Out of all updates of the next round, the one that the same client sent is picked in "
+            f"{percent(again.value)} of cases; guessing would manage {percent(again.chance)}.",
+        )
+
+    def figures(self, scores: Sequence[Score]) -> list[tuple[Figure, str]]:
+        """How far apart two rounds may lie for updates still to be linked (Song et al., 2020, Figure 6)."""
+        series: list[Series] = []
+        chances: dict[int, float] = {}
+        for attack in dict.fromkeys(score.attack for score in scores):
+            mine = {score.metric: score for score in scores if score.attack == attack}
+            found = [(gap, mine[f"gap{gap}"]) for gap in GAPS if f"gap{gap}" in mine]
+            chances |= {gap: score.chance for gap, score in found}
+            series.append(
+                Series(
+                    name=attack,
+                    x=[float(gap) for gap, _ in found],
+                    y=[score.value for _, score in found],
+                    low=[score.low for _, score in found],
+                    high=[score.high for _, score in found],
+                )
+            )
+        chance = Series(name="chance", x=[float(gap) for gap in chances], y=list(chances.values()), reference=True)
+        figure = Figure(
+            kind="lines",
+            title="Updates found again in a later round",
+            x_label="rounds between the two updates",
+            y_label="share of updates found again",
+            series=[*series, chance],
+            log_x=True,
+        )
+        caption = "Anonymous updates, found again among all updates of a later round, with no defence. Dashed: chance."
+        return [(figure, caption)]
+
+    @classmethod
+    def contract(cls, attack: Needs) -> Contract:
+        """A federation of clients with few classes each."""
+        from fedleak.games.traces.clients import write_clients
+
+        return Contract(
+            game=cls(), write=lambda folder, seed, leak: write_clients(folder, seed, leak=leak), metric="gap1"
         )
 
     def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> GameInstance:

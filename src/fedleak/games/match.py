@@ -7,17 +7,21 @@ attack learns from some users only and is asked about others too, down to nobody
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from msgspec import Meta
 
-from fedleak.core import IntArray
+from fedleak.core import IntArray, percent
 from fedleak.errors import AttackError
-from fedleak.games.game import Answers, GameInstance, OptionGame, Questions
+from fedleak.games.game import Answers, GameInstance, Headline, OptionGame, Questions
 from fedleak.games.identify import anonymous, draw_users, relabel, senders
 from fedleak.games.pairs import Drawn, between_rounds, between_sides
+from fedleak.metrics import binary
+from fedleak.metrics.metric import Metric, auc, average_precision
+from fedleak.results.audit import Score
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth
@@ -38,7 +42,7 @@ class Match(OptionGame):
 
     name: ClassVar[str] = "match"
     summary: ClassVar[str] = "Did these two updates come from the same user?"
-    metrics: ClassVar[tuple[str, ...]] = ("ap", "auc")
+    metrics: ClassVar[tuple[Metric, ...]] = (average_precision(binary.average_precision), auc(binary.auc))
 
     between: Annotated[
         Literal["prior", "anonymous"],
@@ -81,6 +85,15 @@ class Match(OptionGame):
             "Two updates of one client come from the same examples, so they resemble each other whoever it belongs to: "
             "above chance on the IID control means that updates can be linked, not that they say something about a "
             "user."
+        )
+
+    def headline(self, scores: Mapping[str, Score]) -> Headline | None:
+        """How often a pair of one user is told from a pair of two."""
+        area = scores["auc"]
+        return Headline(
+            percent(area.value),
+            "Given two updates of one user and two of different users, the attack tells which is which in "
+            f"{percent(area.value)} of cases; guessing would manage {percent(area.chance)}.",
         )
 
     def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> GameInstance:

@@ -6,16 +6,22 @@ through public examples of other users and picked those that fit: sevens with a 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, ClassVar
 
 import numpy as np
 from msgspec import Meta
 
+from fedleak.core import percent
 from fedleak.errors import AttackError, did_you_mean
-from fedleak.games.game import Answers, GameInstance, OptionGame, Questions
+from fedleak.games.game import Answers, GameInstance, Headline, OptionGame, Questions
 from fedleak.games.identify import anonymous, senders
+from fedleak.metrics import binary
+from fedleak.metrics.metric import Metric, average_precision
 from fedleak.population.population import Examples
+from fedleak.results.audit import Score
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth
@@ -38,13 +44,45 @@ class Profile(OptionGame):
 
     name: ClassVar[str] = "profile"
     summary: ClassVar[str] = "Does the owner of this client fit the profile?"
-    metrics: ClassVar[tuple[str, ...]] = ("ap", "p5", "p10")
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        average_precision(binary.average_precision),
+        Metric(
+            name="p5",
+            title="precision among the 5 likeliest",
+            short="best 5",
+            text="Of the five users whose updates fit the profile best, how many do fit it.",
+            measure=partial(binary.precision_at, 5),
+        ),
+        Metric(
+            name="p10",
+            title="precision among the 10 likeliest",
+            short="best 10",
+            text="Of the ten users whose updates fit the profile best, how many do fit it.",
+            measure=partial(binary.precision_at, 10),
+            column="best 10",
+            percent=True,
+        ),
+    )
 
     trait: Annotated[str, Meta(min_length=1, description="what the examples of the profile show")]
     least: Annotated[
         float,
         Meta(gt=0, le=1, description="somebody fits of whose private examples at least this share shows it"),
     ] = 0.5
+
+    def headline(self, scores: Mapping[str, Score]) -> Headline | None:
+        """How many of the likeliest ten fit."""
+        best = scores["p10"]
+        return Headline(
+            percent(best.value),
+            f"Of the 10 users whose updates fit the profile best, {percent(best.value)} do fit it; guessing would find "
+            f"{percent(best.chance)}.",
+        )
+
+    @classmethod
+    def for_contract(cls) -> Profile:
+        """The trait that the made-up users have."""
+        return cls(trait="marked")
 
     def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> GameInstance:
         """Draw an update of every anonymous client; the adversary gets the public examples and nothing else."""

@@ -8,25 +8,42 @@ find them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 import numpy as np
 from msgspec import Meta
 
-from fedleak.core import IntArray, Task
+from fedleak.core import IntArray, Observation, Task, percent
 from fedleak.errors import AttackError, did_you_mean
-from fedleak.games.game import Answers, GameInstance, Predictions, Questions
+from fedleak.games.game import Answers, BaseGame, Contract, GameInstance, Headline, Needs, Predictions, Questions
+from fedleak.metrics.attack_result import AttackResult, Measured
+from fedleak.metrics.metric import Measure, Metric
 from fedleak.population.population import Examples
+from fedleak.results.audit import Score
+from fedleak.results.detail import DetailParts
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth
 
-__all__ = ["Reconstruct", "PictureQuestions"]
+__all__ = ["Reconstruct", "ImageQuestions"]
+
+
+def _late(name: str) -> Measure:
+    """A metric that trains a judge: its module needs torch, which a plan that is only read should not wait for."""
+
+    def measure(played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
+        from fedleak.metrics import reconstruction
+
+        found: Measured = getattr(reconstruction, name)(played, level=level, permutations=permutations)
+        return found
+
+    return measure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PictureQuestions(Questions):
+class ImageQuestions(Questions):
     """For each victim, so many images of what it may have."""
 
     samples: int
@@ -42,16 +59,43 @@ class PictureQuestions(Questions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reconstruct:
+class Reconstruct(BaseGame):
     """Ask for images of some victims' data."""
 
     name: ClassVar[str] = "reconstruct"
     summary: ClassVar[str] = "What do the images on this client look like?"
-    metrics: ClassVar[tuple[str, ...]] = ("nearest", "specific", "property")
-    distances: ClassVar[tuple[str, ...]] = ()
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        Metric(
+            name="nearest",
+            title="images nearest to the victim",
+            short="nearest",
+            text="Of the reconstructed images, the share whose nearest real image is the victim's, with as many images "
+            "of every client to choose from. Chance is to be given another victim's reconstructions.",
+            measure=_late("nearest"),
+        ),
+        Metric(
+            name="specific",
+            title="images nearer to the victim than to others of the class",
+            short="specific",
+            text="Of the reconstructed images, the share that is nearer to the victim's images of the same class than "
+            "to as many of other users'. Knowing a victim's classes does not help here; one half is nothing personal.",
+            measure=_late("specific"),
+            column="specific",
+        ),
+        Metric(
+            name="property",
+            title="images with the victim's property",
+            short="property",
+            text="Of the reconstructed images, the share in which a judge, trained on users who took no part, sees the "
+            "property that the victim's images have. Chance is never below drawing the commonest one for everybody.",
+            measure=_late("of_property"),
+            applies=lambda played: all(one.judged for one in played),
+            column="property",
+        ),
+    )
     needs_prior: ClassVar[bool] = False
-    strongest: ClassVar[str | None] = None
-    controls: ClassVar[tuple[str, ...]] = ("fresh-data",)  # examples can be drawn again whoever owns them
+    needs_evidence: ClassVar[bool] = True
+    allows_join: ClassVar[bool] = True
 
     victims: Annotated[
         int, Meta(ge=2, description="how many clients are asked about, drawn by the seed; all, if there are fewer")
@@ -69,11 +113,49 @@ class Reconstruct:
     ) = None
 
     @property
+    def controls(self) -> tuple[str, ...]:
+        """Examples that a client repeats can be drawn whoever its user is; with fresh data they cannot."""
+        return ("fresh-data",)
+
+    @property
     def note(self) -> str:
         """What a report must say beside the question."""
         return (
             "Every attack has the same auxiliary images of other users. Real and reconstructed images are shown "
             "to whoever opens this report: keep it as you keep the data."
+        )
+
+    def headline(self, scores: Mapping[str, Score]) -> Headline | None:
+        """How many images are nearest to the victim's."""
+        share = scores["nearest"]
+        return Headline(
+            percent(share.value),
+            f"Of the images that the attack draws for a client, {percent(share.value)} are nearest to an image of that "
+            f"client, out of {share.options} clients; drawn for another client it would be {percent(share.chance)}.",
+        )
+
+    def detail(self, played: Sequence[AttackResult], scores: Mapping[str, Score]) -> DetailParts:
+        """What the images are like, and some of them beside the real ones."""
+        from fedleak.metrics.grids import grids
+        from fedleak.metrics.reconstruction import quality
+
+        return DetailParts(quality=quality(played, scores["nearest"].level), grids=grids(played[0]))
+
+    @classmethod
+    def contract(cls, attack: Needs) -> Contract:
+        """A federation of clients with two classes each, marked against their data or against strangers'.
+
+        Few users are asked for images, and each of them scores anything between nothing and everything: more seeds.
+        """
+        from fedleak.games.traces.portraits import VICTIMS, write_images
+
+        return Contract(
+            game=cls(victims=VICTIMS, samples=8),
+            write=lambda folder, seed, leak: write_images(folder, seed, leak=leak, power=attack.capabilities),
+            metric="nearest",
+            seeds=5,
+            # What sees nobody's update cannot tell one client's data from another's.
+            finds=Observation.UPDATES in attack.needs,
         )
 
     def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> GameInstance:
@@ -113,7 +195,7 @@ class Reconstruct:
         chosen.sort()
         rows, who = (np.array(column, dtype=np.int64) for column in zip(*chosen, strict=True))
         return GameInstance(
-            questions=PictureQuestions(
+            questions=ImageQuestions(
                 updates=rows,
                 options=(),
                 samples=self.samples,
@@ -159,7 +241,7 @@ class Reconstruct:
 
     def check(self, claims: Predictions, questions: Questions, attack: str) -> Predictions:
         """Refuse what is not so many images for every victim."""
-        assert isinstance(questions, PictureQuestions)
+        assert isinstance(questions, ImageQuestions)
         shape = (len(questions), questions.samples, *questions.shape)
         if claims.shape != shape:
             raise AttackError(

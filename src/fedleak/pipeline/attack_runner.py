@@ -13,10 +13,10 @@ import numpy as np
 from fedleak.core import UserId, rng_for
 from fedleak.errors import AttackError, TraceError
 from fedleak.games.game import GameInstance, Predictions
+from fedleak.metrics.permutation import derangement
 from fedleak.pipeline.jobs import Tick
 from fedleak.pipeline.runs import Run, digest, facts
 from fedleak.score.assemble import settings_key
-from fedleak.score.permutation import derangement
 from fedleak.score.score import AttackResult
 from fedleak.trace.files import private_folder, read_whole, write_atomic
 from fedleak.trace.prior import Prior
@@ -86,19 +86,8 @@ def play(
 
 def with_answers(run: Run, claims: Predictions, game: Any, given: GameInstance) -> AttackResult:
     """Put claims beside the right answers."""
-    return AttackResult(
-        seed=run.seed,
-        claims=claims,
-        right=given.answers.right,
-        options=given.questions.options,
-        game=game.name,
-        who=given.answers.who,
-        users=given.answers.users,
-        choices=given.questions.choices,
-        gallery=given.answers.gallery,
-        evidence=given.answers.evidence,
-        judged=given.answers.judged,
-    )
+    questions = given.questions
+    return AttackResult.of(run.seed, claims, game.name, questions.options, questions.choices, given.answers)
 
 
 def attack_run(run: Run, attack: Any, game: Any, adversary: Any, tick: Tick, *, workers: int = 1) -> None:

@@ -10,8 +10,8 @@ from fedleak.pipeline.runs import facts, runs
 from fedleak.pipeline.stages import Progress
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import merged, parse
+from fedleak.results.defence_results import Effect, Promised
 from fedleak.score.assemble import described
-from fedleak.score.defence_results import Effect, Promised
 from fedleak.score.promises import promises
 from fedleak.trace.reader import Trace
 

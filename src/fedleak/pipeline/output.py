@@ -10,7 +10,7 @@ import msgspec
 from fedleak import registry
 from fedleak.errors import TraceError
 from fedleak.plan.plan import Plan
-from fedleak.score.result import Analysis
+from fedleak.results.audit import Analysis
 from fedleak.trace.files import private_folder, read_whole, write_atomic
 
 __all__ = ["ensure_owned", "add_elapsed", "save_analysis", "analyses"]

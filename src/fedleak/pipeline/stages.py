@@ -20,10 +20,10 @@ from fedleak.pipeline.training import train_run
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import parse
 from fedleak.report import html, results_file
+from fedleak.results.audit import Audit, Untested
+from fedleak.results.defence_results import Effect
 from fedleak.score.assemble import RunResult, assemble, described, settings_key
-from fedleak.score.defence_results import Effect
 from fedleak.score.effects import effect
-from fedleak.score.result import Audit, Untested
 from fedleak.trace.lock import locked
 
 __all__ = ["Progress", "audit", "train", "attack", "score", "report"]

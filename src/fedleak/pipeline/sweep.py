@@ -24,9 +24,9 @@ from fedleak.pipeline.training import train_run
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import merged, parse, toml
 from fedleak.report import results_file
+from fedleak.results.audit import Audit
+from fedleak.results.defence_results import Failure
 from fedleak.score.assemble import described
-from fedleak.score.defence_results import Failure
-from fedleak.score.result import Audit
 from fedleak.trace.lock import locked
 
 __all__ = ["sweep", "over"]

@@ -22,10 +22,10 @@ from fedleak.plan.configure import to_dict
 from fedleak.plan.plan import Plan
 from fedleak.population.population import Examples
 from fedleak.population.prepare import Prepared, prepare
+from fedleak.results.audit import Finding
+from fedleak.results.defence_results import Promise
 from fedleak.score.assemble import Facts
-from fedleak.score.defence_results import Promise
 from fedleak.score.promises import promises
-from fedleak.score.result import Finding
 from fedleak.trace.evidence import Evidence
 from fedleak.trace.files import write_atomic
 from fedleak.trace.header import Header
@@ -61,7 +61,7 @@ def train_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
             traits=prepared.traits,
             secrets={user.id: user.secrets for user in users if user.secrets},
             decoys={user.id: user.decoys for user in users if user.decoys},
-            evidence=Evidence.of(prepared) if any(game.name == "reconstruct" for game in plan.games) else None,
+            evidence=Evidence.of(prepared) if any(game.needs_evidence for game in plan.games) else None,
         ).save(run.folder / "truth")
         known = [share for share in prepared.shares if len(share.prior)]
         Prior(

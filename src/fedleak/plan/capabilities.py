@@ -51,11 +51,11 @@ def granted(
                     f"{source}: attack '{attack.name}' needs {needed} with a table [{name}] (an empty one will do)"
                 )
     if found["join"] is not None:
-        other = next((game.name for game in games if game.name != "reconstruct"), None)
+        other = next((game.name for game in games if not game.allows_join), None)
         if other is not None:
             raise PlanError(
-                f"{source} [join]: the adversary's client belongs to nobody whom game '{other}' could ask about; only "
-                "'reconstruct' is played beside it"
+                f"{source} [join]: the adversary's client belongs to nobody whom game '{other}' could ask about; "
+                "remove the game, or the table"
             )
     isolate = found["isolate"]
     if isolate is not None and isolate.user is not None and isolate.victims != 1:

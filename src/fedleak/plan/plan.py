@@ -248,9 +248,7 @@ class Plan:
     analyses: tuple[Any, ...]  # analyses.Analyser
     defences: tuple[tuple[Any, ...], ...]  # alternatives, each one or more federation.Defence
     deployed: int | None  # which of the defences is in use; the limits hold for that run, or for the undefended one
-    limits: Mapping[
-        str, float
-    ]  # metric, or game.metric where it is not of `identify` -> the lower end of an interval must not exceed it
+    limits: Mapping[str, Mapping[str, float]]  # game -> metric -> the lower end of an interval must not exceed it
     text: str = ""  # the file as it was written
     source: str = "plan"  # which file that is, for errors
     change: Mapping[str, Any] = field(default_factory=dict)  # what was asked for beside it, in the plan's own keys

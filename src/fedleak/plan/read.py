@@ -135,7 +135,7 @@ def parse(text: str, source: str = "plan", change: Mapping[str, Any] | None = No
         "analysis": [to_dict(a) for a in analyses],
         "defence": [[to_dict(d) for d in a] for a in defences],
         "deployed": deployed[0] if deployed else None,
-        "limits": limits(top.get("limits", {}), f"{source} [limits]"),
+        "limits": limits(top.get("limits", {}), games, f"{source} [limits]"),
     }
     return Plan(
         title=resolved["title"],
@@ -266,26 +266,24 @@ def fitting(games: Sequence[Any], population: PopulationPlan, audit: AuditPlan, 
                 raise PlanError(f"{source} [audit] controls: game '{game.name}' has no control '{control}'")
 
 
-def limits(table: Mapping[str, Any], where: str) -> dict[str, float]:
-    """Limits by metric: shares between 0 and 1 that no interval's lower end may exceed.
-
-    A plain key is a metric of `identify`; the metrics of another game stand in a table of its name.
-    """
+def limits(table: Mapping[str, Any], games: Sequence[Any], where: str) -> dict[str, dict[str, float]]:
+    """Limits by game and metric: shares between 0 and 1 that no interval's lower end may exceed."""
     share = Annotated[float, msgspec.Meta(ge=0, le=1)]
-    known = {
-        metric if game == "identify" else f"{game}.{metric}"
-        for game in registry.names("game")
-        for metric in registry.load("game", game).metrics
-    }
-    flat = {
-        f"{key}.{inner}" if isinstance(value, Mapping) else key: limit
-        for key, value in table.items()
-        for inner, limit in (value.items() if isinstance(value, Mapping) else [("", value)])
-    }
-    for key in flat:
-        if key not in known:
-            raise PlanError(f"{where}: unknown metric '{key}'{did_you_mean(key, known)}")
-    return {key: convert(value, share, f"{where} {key}") for key, value in flat.items()}
+    known = {game.name: [m.name for m in game.metrics if not m.lower_leaks] for game in games}
+    found: dict[str, dict[str, float]] = {}
+    for name, given in table.items():
+        if name not in known:
+            raise PlanError(
+                f"{where}: no attack of this plan plays a game '{name}'{did_you_mean(name, known)}; limits stand in a "
+                f"table by game, for instance [limits.{next(iter(known))}]"
+            )
+        if not isinstance(given, Mapping):
+            raise PlanError(f"{where} {name}: expected a table of metrics, for instance {known[name][0]} = 0.5")
+        for metric in given:
+            if metric not in known[name]:
+                raise PlanError(f"{where} {name}: unknown metric '{metric}'{did_you_mean(metric, known[name])}")
+        found[name] = {metric: convert(value, share, f"{where} {name}.{metric}") for metric, value in given.items()}
+    return found
 
 
 def refuse_twice(items: Sequence[Any], where: str) -> None:

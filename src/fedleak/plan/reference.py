@@ -28,11 +28,11 @@ every default filled in. Unknown keys are errors. This page is generated from th
 | `story` | text | empty | what is audited, in words, for people who never saw the system |
 | `seeds` | list of int >= 0 | `[0]` | one run of everything for each; scores pool them by user |
 | `[full]` | table | none | keys of this plan that `--full` replaces, for instance `population = {users = 300}` |
-| `[limits]` | table | none | shares that no interval's lower end may exceed (exit code 3) |
+| `[limits.GAME]` | table | none | shares that no interval's lower end may exceed (exit code 3) |
 
-Limits are `ap`, `top1` and `top5` of the game `identify`, and a table for each other game, for instance
-`[limits.match]` with `ap`. They hold for the undefended run, or for the `[[defence]]` that is marked
-`deployed = true`. Paths in a plan are relative to the folder in which `fedleak` is started.
+Limits stand in a table for each game, for instance `[limits.identify]` with `ap = 0.3`. They hold for the undefended
+run, or for the `[[defence]]` that is marked `deployed = true`.
+Paths in a plan are relative to the folder in which `fedleak` is started.
 """
 
 _TABLES = (

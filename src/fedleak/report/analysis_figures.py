@@ -10,7 +10,7 @@ from markupsafe import Markup
 from fedleak.report.formatting import column, format_value, printable
 from fedleak.report.plots import LETTER, Mark, grid, legend, marks, point, scale, spread, value_axis
 from fedleak.report.svg import WIDTH, Axis, Box, el, figure, path, shorten
-from fedleak.score.result import Figure, Series
+from fedleak.results.detail import Figure, Series
 
 __all__ = ["draw"]
 

@@ -9,10 +9,10 @@ import numpy as np
 from markupsafe import Markup
 
 from fedleak.report.formatting import format_value, interval, printable
-from fedleak.report.metrics import metric_name
 from fedleak.report.summary import GameSummary, leaks
 from fedleak.report.svg import WIDTH, Axis, Box, el, figure, frame, path, shorten
-from fedleak.score.result import Detail, Score
+from fedleak.results.audit import Score
+from fedleak.results.detail import Detail
 
 __all__ = ["comparison", "per_user", "precision_recall", "confusion", "null_distribution", "claims"]
 
@@ -130,7 +130,7 @@ def confusion(name: str, detail: Detail) -> Markup | None:
     return figure(name, "Who was taken for whom", told, top + cell * len(users) + 8, *parts)
 
 
-def null_distribution(name: str, detail: Detail, score: Score | None) -> Markup | None:
+def null_distribution(name: str, detail: Detail, score: Score | None, measure: str) -> Markup | None:
     """The score when identities are permuted, beside the score itself: how far outside of luck it lies."""
     if not detail.null or score is None:
         return None
@@ -138,7 +138,7 @@ def null_distribution(name: str, detail: Detail, score: Score | None) -> Markup 
     x = _share_axis([score], box.left, box.right, also=max(detail.null))
     counts, edges = np.histogram(detail.null, bins=60, range=(x.low, x.high))
     y = Axis(0, float(counts.max()) * 1.15, box.bottom, box.top)
-    parts: list[str] = [frame(box, x, None, metric_name(score.metric, score.game))]
+    parts: list[str] = [frame(box, x, None, measure)]
     parts.append(el("text", "how often, with identities permuted", x=0.0, y=box.top - 12, class_="axis"))
     for count, start, stop in zip(counts.tolist(), edges[:-1].tolist(), edges[1:].tolist(), strict=True):
         if count:

@@ -6,8 +6,8 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from fedleak.core import format_value, places
-from fedleak.score.result import Score
+from fedleak.core import format_value, percent, places
+from fedleak.results.audit import Score
 
 __all__ = [
     "run_label",
@@ -15,6 +15,8 @@ __all__ = [
     "epsilon",
     "format_value",
     "column",
+    "rows",
+    "numeric",
     "interval",
     "percent",
     "times",
@@ -79,19 +81,6 @@ def interval(score: Score) -> str:
     return f"{score.value:.{to}f} [{score.low:.{to}f}, {score.high:.{to}f}]"
 
 
-def percent(share: float) -> str:
-    """Whole per cents, never rounded to a false certainty.
-
-    >>> percent(0.614), percent(0.007), percent(0.9991), percent(1.0)
-    ('61%', '0.7%', 'over 99%', '100%')
-    """
-    if 0.995 <= share < 1:
-        return "over 99%"
-    if 0 < share < 0.0005:
-        return "under 0.1%"
-    return f"{100 * share:.1f}%" if 0 < share < 0.0095 else f"{100 * share:.0f}%"
-
-
 def times(score: Score) -> str:
     """How many times chance a score is.
 
@@ -123,6 +112,17 @@ def column(values: Sequence[str | float | None]) -> list[str]:
         return f"{value:.0f}" if whole else format_value(value) if share else f"{value:.3g}"
 
     return [written(value) for value in values]
+
+
+def rows(values: Sequence[Sequence[str | float | None]]) -> list[tuple[str, ...]]:
+    """The rows of a table, each column written alike."""
+    written = [column(one) for one in zip(*values, strict=True)]
+    return [*zip(*written, strict=True)]
+
+
+def numeric(values: Sequence[Sequence[str | float | None]]) -> list[bool]:
+    """Which columns of a table hold numbers."""
+    return [not any(isinstance(value, str) for value in one) for one in zip(*values, strict=True)]
 
 
 def printable(text: str) -> str:

@@ -10,18 +10,14 @@ from typing import Any
 import msgspec
 
 from fedleak.errors import TraceError
-from fedleak.score.result import SCHEMA, Audit, Detail, Grid, Score
+from fedleak.results.audit import SCHEMA, Audit, Score
+from fedleak.results.detail import Detail, Grid
 from fedleak.trace.files import private_folder, read_whole, write_atomic
 
 __all__ = ["NAME", "encode", "write", "read", "with_images"]
 
 NAME = "results.json"
 IMAGES = "images.json"
-
-_METRICS = (
-    *("ap", "top1", "top5", "top10", "top20", "top50", "extracted", "attributed", "auc", "p5", "p10", "unseen"),
-    *("gap1", "gap2", "gap5", "gap10", "gap20", "matched", "nearest", "specific", "property"),
-)
 
 
 class _Version(msgspec.Struct):
@@ -83,8 +79,11 @@ def read(folder: Path) -> Audit:
                 f"{path}: written by a newer Fedleak (schema {found}, this one reads {SCHEMA}); upgrade Fedleak, "
                 "or score the trace again with this version"
             )
-        if found < 1:
-            raise TraceError(f"{path}: schema {found} has never existed; score the trace again")
+        if found < SCHEMA:
+            raise TraceError(
+                f"{path}: written by an older Fedleak (schema {found}, this one reads {SCHEMA}); run `fedleak score` "
+                "to make it again"
+            )
         audit = msgspec.json.decode(content, type=Audit)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise TraceError(
@@ -137,7 +136,7 @@ def _in_order(audit: Audit) -> list[Score]:
             _rank(score.attack, attacks),
             score.adaptive,
             not score.headline,
-            _rank(score.metric, _METRICS),
+            _rank(score.metric, [one.name for one in known.metrics] if (known := audit.games.get(score.game)) else []),
         )
 
     return sorted(audit.scores, key=place)

@@ -5,13 +5,13 @@ The terminal and the page say the same thing because both take their words from 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fedleak.report.formatting import format_value, interval, run_label, times
-from fedleak.report.metrics import metric_name
+from fedleak.report.metrics import metric_info, metric_title
+from fedleak.results.audit import Audit, GameInfo, MetricInfo, Score, Threat, Utility
+from fedleak.results.detail import Detail
 from fedleak.score.controls import departure
-from fedleak.score.result import Audit, Detail, Score, Threat, Utility
 
 __all__ = [
     "RunSummary",
@@ -44,7 +44,7 @@ class RunSummary:
         return tuple(score for score in self.scores if score.metric == metric)
 
     def rows(self, attack: str, metric: str) -> list[Score]:
-        """The scores of one attack, first of who does not know of the defence."""
+        """The scores of one attack, the defence-unaware attacker first."""
         return sorted((s for s in self.of(metric) if s.attack == attack), key=lambda score: score.adaptive)
 
     def score(self, attack: str, metric: str) -> Score | None:
@@ -57,7 +57,7 @@ class RunSummary:
 
     @property
     def knowing(self) -> bool:
-        """Whether it was also attacked by somebody who knows of the defence."""
+        """Whether a defence-aware attacker was played too."""
         return any(score.adaptive for score in self.scores)
 
     def strongest(self, metric: str) -> Score | None:
@@ -77,22 +77,25 @@ class GameSummary:
 
     adversary: str
     game: str
-    asks: str
+    info: GameInfo | None  # what the game says about itself
     metric: str  # the one that verdicts are about
     threat: Threat | None
     attacks: tuple[str, ...]
     runs: tuple[RunSummary, ...]
-    nulls: tuple[str, ...] | None = None  # controls under which there is nothing to find; None: all of them
 
     @property
     def question(self) -> str:
         """What the adversary tries to answer."""
-        return self.asks or f"The game '{self.game}'."
+        return self.info.question if self.info else f"The game '{self.game}'."
+
+    def metric_info(self, metric: str) -> MetricInfo:
+        """What the game says of one of its metrics."""
+        return metric_info(self.info, metric)
 
     @property
     def measure(self) -> str:
         """The metric in words."""
-        return metric_name(self.metric, self.game)
+        return self.metric_info(self.metric).title
 
     @property
     def undefended(self) -> RunSummary | None:
@@ -108,7 +111,9 @@ class GameSummary:
     def controls(self) -> tuple[RunSummary, ...]:
         """The runs in which there is nothing to find."""
         return tuple(
-            run for run in self.runs if run.control is not None and (self.nulls is None or run.control in self.nulls)
+            run
+            for run in self.runs
+            if run.control is not None and (self.info is None or run.control in self.info.controls)
         )
 
 
@@ -145,14 +150,13 @@ def game_summaries(audit: Audit) -> tuple[GameSummary, ...]:
             GameSummary(
                 adversary=adversary,
                 game=game,
-                asks=audit.games.get(game, ""),
+                info=audit.games.get(game),
                 metric=next(
                     (score.metric for score in here if score.headline), "ap" if "ap" in metrics else metrics[0]
                 ),
                 threat=threats.get(adversary),
                 attacks=tuple(dict.fromkeys([*(a for a in audit.attacks if a in played), *sorted(played)])),
                 runs=tuple(runs),
-                nulls=tuple(audit.controls[game]) if game in audit.controls else None,
             )
         )
     return tuple(found)
@@ -226,7 +230,7 @@ def helped(scene: GameSummary, run: RunSummary) -> str:
         return "No attack was scored under this defence."
     baseline = scene.undefended.strongest(scene.metric) if scene.undefended else None
     before = f" instead of {format_value(baseline.value)}" if baseline else ""
-    knowing = ", by somebody who knows of the defence" if after.adaptive else ""
+    knowing = ", defence-aware" if after.adaptive else ""
     sentence = (
         f"the strongest attack ({after.attack}{knowing}) reaches {scene.measure} {format_value(after.value)}{before}"
     )
@@ -271,16 +275,15 @@ def failed(audit: Audit) -> list[str]:
     return [f"{run_label(f.defence, None)}{known[f.adaptive]}, seed {f.seed}: {f.why}" for f in audit.failures]
 
 
-def over_limit(scores: Iterable[Score]) -> list[str]:
+def over_limit(audit: Audit) -> list[str]:
     """One sentence per run and metric whose scores exceed the plan's limit, lower ends and all."""
     lines: dict[tuple[str, str, str, str, float], list[Score]] = {}
-    for score in scores:
+    for score in audit.scores:
         if score.exceeded and score.limit is not None:
             run = run_label(score.defence, score.control)
             lines.setdefault((run, score.adversary, score.game, score.metric, score.limit), []).append(score)
     return [
-        f"{run}, {adversary}{'' if game == 'identify' else f', {game}'}: {metric_name(metric, game)} must not exceed "
-        f"{format_value(limit)}, "
+        f"{run}, {adversary}, {game}: {metric_title(audit, game, metric)} must not exceed {format_value(limit)}, "
         "but the interval begins at " + ", ".join(f"{format_value(score.low)} ({score.attack})" for score in over)
         for (run, adversary, game, metric, limit), over in lines.items()
     ]

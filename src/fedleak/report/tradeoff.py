@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from fedleak.report.formatting import epsilon, format_value, run_label
-from fedleak.report.metrics import metric_name
-from fedleak.score.defence_results import Effect, Promise, Setting, Tradeoff
-from fedleak.score.result import Figure, Series
+from fedleak.results.defence_results import Effect, Promise, Setting, Tradeoff
+from fedleak.results.detail import Figure, Series
 
 __all__ = ["COLUMNS", "figure", "rows", "changes", "promise"]
 
@@ -23,27 +22,26 @@ COLUMNS = (
 )
 
 
-def figure(weighed: Tradeoff) -> Figure:
+def figure(weighed: Tradeoff, measure: str) -> Figure:
     """Leakage against utility, one line a defence through its strengths (Fig. 12 of Orekondy et al., 2020).
 
-    Leakage in multiples of chance, where chance is something to count in.
+    `measure` is the metric in words. Leakage in multiples of chance, where chance is something to count in.
     """
     counted = all(setting.bound is not None for setting in weighed.settings)
     named: dict[str, list[Setting]] = {}
     for setting in weighed.settings:
         named.setdefault(_family(setting), []).append(setting)
-    measure = metric_name(weighed.metric, weighed.game)
     lines = []
-    for family, clients in named.items():
-        unit = [one.chance if counted else 1.0 for one in clients]
+    for family, same in named.items():
+        unit = [one.chance if counted else 1.0 for one in same]
         lines.append(
             Series(
                 name=family,
-                x=[one.kept for one in clients],
-                y=[one.value / u for one, u in zip(clients, unit, strict=True)],
-                low=[one.low / u for one, u in zip(clients, unit, strict=True)],
-                high=[one.high / u for one, u in zip(clients, unit, strict=True)],
-                labels=[run_label(one.defence, None) for one in clients],
+                x=[one.kept for one in same],
+                y=[one.value / u for one, u in zip(same, unit, strict=True)],
+                low=[one.low / u for one, u in zip(same, unit, strict=True)],
+                high=[one.high / u for one, u in zip(same, unit, strict=True)],
+                labels=[run_label(one.defence, None) for one in same],
             )
         )
     ends = [min(s.kept for s in weighed.settings), max(s.kept for s in weighed.settings)]

@@ -14,14 +14,14 @@ import msgspec
 
 from fedleak import registry
 from fedleak.core import Capability, Observation
+from fedleak.games.game import Game
 from fedleak.plan.configure import to_dict
 from fedleak.plan.plan import Plan
+from fedleak.results.audit import Audit, Finding, GameFigure, GameInfo, Score, Threat, Untested, Utility
+from fedleak.results.defence_results import Effect, Promise, Promised
+from fedleak.results.detail import Detail
 from fedleak.score.controls import warnings
-from fedleak.score.defence_results import Effect, Promise, Promised
-from fedleak.score.detail import detail
-from fedleak.score.reconstruction import quality
-from fedleak.score.result import Audit, Detail, Finding, Score, Threat, Untested, Utility
-from fedleak.score.score import AttackResult, Measured, applies, as_score, measure
+from fedleak.score.score import AttackResult, measure, scores_of
 from fedleak.score.tradeoff import Price, tradeoffs
 from fedleak.views.adversaries import Adversary
 from fedleak.views.adversaries import describe as describe
@@ -86,18 +86,18 @@ def assemble(plan: Plan, runs: Sequence[RunResult], seconds: float, effects: Seq
                 "control": run.control,
             }
             measured = {
-                metric: measure(played, metric, level=plan.audit.level, permutations=plan.audit.permutations)
-                for metric in (*game.metrics, *game.distances)
-                if applies(played, metric)
+                metric.name: measure(played, metric, level=plan.audit.level, permutations=plan.audit.permutations)
+                for metric in game.metrics
+                if metric.applies(played)
             }
             seeds = [one.seed for one in played]
-            scores += [score(plan, run, game, metric, measured[metric], seeds, labels, utility) for metric in measured]
-            details.append(detail(played[0], labels, measured[game.metrics[0]].null))
-            if game.name == "reconstruct":
-                like = quality(played, plan.audit.level)
-                details[-1] = msgspec.structs.replace(details[-1], quality=like)
+            found = scores_of(measured, game, plan.audit.level, seeds, **labels, utility=utility)
+            scores += [limited(score, plan.limits.get(game.name, {}), run) for score in found.values()]
+            null = measured[game.metrics[0].name].null
+            parts = msgspec.structs.asdict(game.detail(played, found))
+            details.append(Detail(**labels, **parts, null=[float(value) for value in null]))
     first = base.facts[0]
-    controls = {label(game, plan.games): list(game.controls) for game in plan.games}
+    games = {label(game, plan.games): about(game) for game in plan.games}
     return Audit(
         title=plan.title,
         story=plan.story,
@@ -123,12 +123,12 @@ def assemble(plan: Plan, runs: Sequence[RunResult], seconds: float, effects: Seq
         findings=list(first.findings),
         threats=[threat(adversary) for adversary in plan.adversaries],
         attacks={label(attack, plan.attacks): attack.summary for attack in plan.attacks},
-        games={label(game, plan.games): f"{game.summary} {game.note}".strip() for game in plan.games},
+        games=games,
         defences={d.name: d.summary for run in runs for d in run.defences},
-        warnings=warnings(scores, controls, first.findings),
-        controls=controls,
+        warnings=warnings(scores, {name: game.controls for name, game in games.items()}, first.findings),
         scores=scores,
         details=details,
+        figures=game_figures(plan, scores),
         effects=list(effects),
         promises=[
             Promised(defence=given, promises=run.facts[0].promises)
@@ -145,30 +145,40 @@ def assemble(plan: Plan, runs: Sequence[RunResult], seconds: float, effects: Seq
     )
 
 
-def score(
-    plan: Plan,
-    run: RunResult,
-    game: Any,
-    metric: str,
-    measured: Measured,
-    seeds: list[int],
-    labels: dict[str, Any],
-    utility: Utility,
-) -> Score:
-    """One metric of one attack on one run."""
-    key = metric if game.name == "identify" else f"{game.name}.{metric}"
-    limit = plan.limits.get(key) if run.deployed else None
-    return as_score(
-        measured,
-        game,
-        metric,
-        plan.audit.level,
-        seeds,
-        **labels,
-        utility=utility,
-        limit=limit,
-        exceeded=limit is not None and measured.low > limit,
+def limited(score: Score, limits: Mapping[str, float], run: RunResult) -> Score:
+    """A score beside the plan's limit for it; only what is deployed has to keep one."""
+    limit = limits.get(score.metric) if run.deployed else None
+    return msgspec.structs.replace(score, limit=limit, exceeded=limit is not None and score.low > limit)
+
+
+def about(game: Game) -> GameInfo:
+    """What a report needs to know of a game."""
+    return GameInfo(
+        question=f"{game.summary} {game.note}".strip(),
+        controls=list(game.controls),
+        metrics=[metric.info for metric in game.metrics],
+        multiples=game.multiples,
+        legend=game.legend,
     )
+
+
+def game_figures(plan: Plan, scores: Sequence[Score]) -> list[GameFigure]:
+    """The figures that each game draws of the undefended run."""
+    found = []
+    for game in plan.games:
+        name = label(game, plan.games)
+        for adversary in plan.adversaries:
+            here = [
+                score
+                for score in scores
+                if (score.game, score.adversary, score.defence, score.control) == (name, adversary.name, None, None)
+            ]
+            drawn = game.figures(here) if here else []
+            found += [
+                GameFigure(adversary=adversary.name, game=name, caption=caption, figure=figure)
+                for figure, caption in drawn
+            ]
+    return found
 
 
 def settings_key(attack: Any, game: Any, adversary: Any) -> str:

@@ -12,7 +12,7 @@ from typing import Literal
 from scipy import stats
 
 from fedleak.core import format_interval, format_value
-from fedleak.score.result import Finding, Score
+from fedleak.results.audit import Finding, Score
 
 __all__ = ["departure", "null_scores", "warnings"]
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedleak.core import Observation, flag_names
-from fedleak.score.defence_results import Effect
+from fedleak.results.defence_results import Effect
 from fedleak.trace.reader import Trace
 
 __all__ = ["effect"]

@@ -8,7 +8,7 @@ from fedleak.federation.canaries import put_to_the_test
 from fedleak.federation.hooks import Defence
 from fedleak.federation.privacy import training
 from fedleak.plan.plan import FederationPlan
-from fedleak.score.defence_results import Promise
+from fedleak.results.defence_results import Promise
 
 __all__ = ["promises"]
 

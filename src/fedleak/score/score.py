@@ -1,107 +1,70 @@
-"""Score the claims of one attack over all seeds of one run."""
+"""Score the predictions of one attack over all seeds of one run."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import Any, Protocol
+from typing import Any
+
+import msgspec
 
 from fedleak.core import format_interval, format_value
 from fedleak.errors import AttackError, did_you_mean
-from fedleak.games.link import GAPS
-from fedleak.score import binary, identification, linking, reconstruction, records, traits
-from fedleak.score.attack_result import AttackResult, Measured
-from fedleak.score.result import Score
+from fedleak.games.game import Game
+from fedleak.metrics.attack_result import AttackResult, Measured
+from fedleak.metrics.metric import Metric
+from fedleak.results.audit import Score
 
-__all__ = ["AttackResult", "Measured", "measure", "applies", "as_score", "verdict"]
-
-
-class Metric(Protocol):
-    """Measures what was played of one game, over all seeds."""
-
-    def __call__(self, played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
-        """The metric, its interval and its chance level."""
-        ...
+__all__ = ["AttackResult", "Measured", "metric_of", "measure", "scores_of", "verdict"]
 
 
-_PAIRS: Mapping[str, Metric] = {"ap": binary.average_precision, "auc": binary.auc}
-_METRICS: Mapping[str, Mapping[str, Metric]] = {
-    "identify": {
-        "ap": identification.average_precision,
-        "top1": partial(identification.top, 1),
-        "top5": partial(identification.top, 5),
-        "unseen": identification.unseen,
-    },
-    "match": _PAIRS,
-    "link": {
-        **{f"gap{gap}": partial(linking.found_again, gap) for gap in GAPS},
-        "matched": linking.matched,
-        "auc": binary.auc,
-    },
-    "cross-modal": _PAIRS,
-    "profile": {
-        "ap": binary.average_precision,
-        "p5": partial(binary.precision_at, 5),
-        "p10": partial(binary.precision_at, 10),
-    },
-    "attribute": {"top1": traits.top1, "ap": traits.average_precision},
-    "extract": {
-        **{f"top{k}": partial(records.top, k) for k in records.PLACES},
-        **{f"distance{k}": partial(records.distance, k) for k in records.PLACES},
-        "extracted": records.extracted,
-        "attributed": records.attributed,
-    },
-    "reconstruct": {
-        "nearest": reconstruction.nearest,
-        "specific": reconstruction.specific,
-        "property": reconstruction.of_property,
-    },
-}
+def metric_of(game: Game, name: str) -> Metric:
+    """The metric of a game that has this name."""
+    known = {metric.name: metric for metric in game.metrics}
+    if name not in known:
+        raise AttackError(f"game '{game.name}' has no metric '{name}'{did_you_mean(name, known)}")
+    return known[name]
 
 
-def measure(played: Sequence[AttackResult], metric: str, *, level: float, permutations: int) -> Measured:
+def measure(played: Sequence[AttackResult], metric: Metric, *, level: float, permutations: int) -> Measured:
     """One metric of what was played, with an interval that resamples users and a chance level that permutes them."""
-    game = played[0].game
-    if game not in _METRICS:
-        raise AttackError(f"game '{game}' has no metrics{did_you_mean(game, _METRICS)}")
-    known = _METRICS[game]
-    if metric not in known:
-        raise AttackError(f"game '{game}' has no metric '{metric}'{did_you_mean(metric, known)}")
-    return known[metric](played, level=level, permutations=permutations)
+    return metric.measure(played, level=level, permutations=permutations)
 
 
-def applies(played: Sequence[AttackResult], metric: str) -> bool:
-    """Whether a metric of the game has a meaning as it was played.
-
-    `unseen` has none in a closed world, where no secret was found there is none to attribute, and a short run has no
-    rounds that lie far apart.
-    """
-    if played[0].game == "link":
-        return linking.asked(played, metric)
-    if metric == "attributed":
-        return records.any_found(played)
-    if metric == "property":
-        return reconstruction.has_property(played)
-    return metric != "unseen" or all(identification.open_world(one) for one in played)
-
-
-def verdict(measured: Measured, *, distance: bool = False) -> str:
+def verdict(measured: Measured, *, lower_leaks: bool = False) -> str:
     """What was shown; an attack that found nothing has not shown that nothing is there.
 
-    A `distance` shows a leak where it is smaller than chance.
+    With `lower_leaks`, a value below chance shows a leak.
     """
     m = measured
-    if m.high < m.chance if distance else m.low > m.chance:
+    if m.high < m.chance if lower_leaks else m.low > m.chance:
         return f"leaks: {format_interval(m.value, m.low, m.high)}, chance {format_value(m.chance)}"
     return f"no leak shown by this attack (n={m.n})"
 
 
-def as_score(found: Measured, game: Any, metric: str, level: float, seeds: Sequence[int], /, **labels: Any) -> Score:
-    """A measured metric of a game as a score, with its verdict; `labels` says of what."""
-    distance = metric in game.distances
+def scores_of(
+    measured: Mapping[str, Measured], game: Game, level: float, seeds: Sequence[int], /, **labels: Any
+) -> dict[str, Score]:
+    """The metrics of a game, measured, as scores by metric: with verdicts, and the headline put into words.
+
+    `labels` says of what: attack, adversary, defence, control, utility.
+    """
+    found = {
+        name: _score(one, metric_of(game, name), name == game.metrics[0].name, level, seeds, labels)
+        for name, one in measured.items()
+    }
+    first = game.metrics[0].name
+    told = game.headline(found)
+    if told is not None:
+        found[first] = msgspec.structs.replace(found[first], number=told.number, in_words=told.sentence)
+    return found
+
+
+def _score(
+    found: Measured, metric: Metric, headline: bool, level: float, seeds: Sequence[int], labels: Mapping[str, Any]
+) -> Score:
     return Score(
         **labels,
-        metric=metric,
+        metric=metric.name,
         value=found.value,
         low=found.low,
         high=found.high,
@@ -114,7 +77,7 @@ def as_score(found: Measured, game: Any, metric: str, level: float, seeds: Seque
         users=found.users,
         options=found.options,
         seeds=list(seeds),
-        verdict=verdict(found, distance=distance),
-        headline=metric == game.metrics[0],
-        distance=distance,
+        verdict=verdict(found, lower_leaks=metric.lower_leaks),
+        headline=headline,
+        distance=metric.lower_leaks,
     )

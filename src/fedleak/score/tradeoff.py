@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from fedleak.core import format_value
-from fedleak.score.defence_results import Setting, Tradeoff
-from fedleak.score.result import Score
+from fedleak.results.audit import Score
+from fedleak.results.defence_results import Setting, Tradeoff
 
 __all__ = ["Price", "tradeoffs"]
 

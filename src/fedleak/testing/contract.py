@@ -9,16 +9,15 @@ Two kinds of trace are made for it. In a *null trace* every client's updates res
 client has nothing in common with its owner's prior data, so nothing can be found. In a *planted-leak trace* both carry
 the owner's signature, class mix and style, which the prior's images show, so an attack that finds nothing is broken.
 For attacks that train the shared model any further, the same is done with a real federation of made-up people; for
-attacks on records, with one of users who hold secrets (`fedleak.testing.secrets`), and for attacks that link
-updates, with one of clients with few classes each (`fedleak.testing.clients`). Reconstructed images are marked
-against the data of the clients or of strangers (`fedleak.testing.portraits`).
+attacks on records, with one of users who hold secrets (`fedleak.games.traces.secrets`), and for attacks that link
+updates, with one of clients with few classes each (`fedleak.games.traces.clients`). Reconstructed images are marked
+against the data of the clients or of strangers (`fedleak.games.traces.portraits`).
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +26,9 @@ import numpy as np
 from fedleak import registry
 from fedleak.attacks.attack import Attack
 from fedleak.core import Capability, Observation, rng_for
-from fedleak.games.game import GameInstance
-from fedleak.score.score import AttackResult, Measured, measure
-from fedleak.testing.clients import write_clients
-from fedleak.testing.portraits import VICTIMS, write_images
-from fedleak.testing.secrets import write_secrets
-from fedleak.testing.users import write_federation, write_run
+from fedleak.games.game import Contract, Game
+from fedleak.games.traces.users import write_run
+from fedleak.score.score import AttackResult, Measured, metric_of
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth
@@ -40,61 +36,51 @@ from fedleak.views.adversaries import Adversary, everyone
 
 __all__ = ["ContractBroken", "check_attack", "null_trace", "planted_trace"]
 
-# What games ask that cannot be played without being told, or with half of so few users.
-SETTINGS: Mapping[str, Mapping[str, Any]] = {
-    "attribute": {"attribute": "group"},
-    "profile": {"trait": "marked"},
-    "cross-modal": {"learn_from": "everyone"},
-    "reconstruct": {"victims": VICTIMS, "samples": 8},
-}
-
 
 class ContractBroken(AssertionError):
     """An attack broke the contract; the message says which part."""
 
 
-def check_attack(attack: Attack, folder: Path) -> None:
-    """Hold an attack to the contract, on traces written below `folder`.
+def check_attack(attack: Attack, folder: Path, game: type[Game] | None = None) -> None:
+    """Hold an attack to the contract, on traces that its game writes below `folder`; `game` if it is not registered.
 
-    Same seed, same claims; the trace is left as it was; every question is answered with finite scores; at chance on
-    null traces, above chance on planted leaks. Whoever needs to know which clients took part, or which of its records
-    stands where, must find nothing where that is told in the wrong order.
+    Same seed, same predictions; the trace is left as it was; every question is answered with finite scores; at chance
+    on null traces, above chance on planted leaks. An attack that needs to know which clients took part, or which of its
+    records stands where, must find nothing where that is told in the wrong order.
     """
     adversary = weakest(attack)
-    write = write_federation if Observation.SNAPSHOTS in attack.needs else write_run
-    metric = "ap"
-    attributes = Observation.SELECTION in attack.needs or Capability.INJECT in attack.capabilities
-    if attack.game == "extract":
-        write = partial(write_secrets, inject=Capability.INJECT in attack.capabilities)
-        metric = "top1" if attributes else "extracted"
-    if attack.game == "link":
-        write, metric = write_clients, "gap1"
-    if attack.game == "reconstruct":
-        write, metric = partial(write_images, power=attack.capabilities), "nearest"
-    # Few users are asked for images, and each of them scores anything between nothing and everything.
-    seeds = 5 if attack.game == "reconstruct" else 2
-    planted = [write(folder / f"planted-{seed}", seed, leak=True) for seed in range(seeds)]
+    held: Contract = (game or registry.load("game", attack.game)).contract(attack)
+    metric = metric_of(held.game, held.metric)
+
+    def measured(played: list[AttackResult]) -> Measured:
+        # An interval wide enough that a sound attack is not failed by accident.
+        return metric.measure(played, level=0.999, permutations=200)
+
+    def told(found: Measured) -> str:
+        return f"{metric.name} {found.value:.2f} [{found.low:.2f}, {found.high:.2f}], chance {found.chance:.2f}"
+
+    planted = [held.write(folder / f"planted-{seed}", seed, True) for seed in range(held.seeds)]
     before = digest(planted[0])
-    first, again = play(attack, adversary, planted[0], 0), play(attack, adversary, planted[0], 0)
+    first, again = (play(attack, held.game, adversary, planted[0], 0) for _ in range(2))
     if not np.array_equal(first.claims, again.claims):
-        raise ContractBroken(f"{attack.name}: the same seed gave other claims")
+        raise ContractBroken(f"{attack.name}: the same seed gave other predictions")
     if digest(planted[0]) != before:
         raise ContractBroken(f"{attack.name}: the trace was changed")
-    found = measured([first, *(play(attack, adversary, planted[seed], seed) for seed in range(1, seeds))], metric)
-    # Who sees nobody's update cannot tell one client's data from another's, and must not seem to.
-    blind = attack.game == "reconstruct" and Observation.UPDATES not in attack.needs
-    if (found.low <= found.chance) != blind:
-        raise ContractBroken(f"{attack.name}: a planted leak was not found ({told(found, metric)})")
-    nulls = [write(folder / f"null-{seed}", seed, leak=False) for seed in range(4)]
-    nothing = measured([play(attack, adversary, trace, seed) for seed, trace in enumerate(nulls)], metric)
+    rest = [play(attack, held.game, adversary, planted[seed], seed) for seed in range(1, held.seeds)]
+    found = measured([first, *rest])
+    if (found.low > found.chance) != held.finds:
+        raise ContractBroken(f"{attack.name}: a planted leak was not found ({told(found)})")
+    nulls = [held.write(folder / f"null-{seed}", seed, False) for seed in range(4)]
+    nothing = measured([play(attack, held.game, adversary, run, seed) for seed, run in enumerate(nulls)])
     if nothing.low > nothing.chance:
-        raise ContractBroken(f"{attack.name}: something was found where nothing is ({told(nothing, metric)})")
-    if attributes:
-        nothing = measured([play(attack, adversary, run, i, shuffled=True) for i, run in enumerate(planted)], metric)
+        raise ContractBroken(f"{attack.name}: something was found where nothing is ({told(nothing)})")
+    if Observation.SELECTION in attack.needs or Capability.INJECT in attack.capabilities:
+        nothing = measured(
+            [play(attack, held.game, adversary, run, seed, shuffled=True) for seed, run in enumerate(planted)]
+        )
         if nothing.low > nothing.chance:
             raise ContractBroken(
-                f"{attack.name}: as much was found with selection and watermarks in the wrong order "
-                f"({told(nothing, metric)})"
+                f"{attack.name}: as much was found with selection and watermarks in the wrong order ({told(nothing)})"
             )
 
 
@@ -117,41 +103,19 @@ def weakest(attack: Attack) -> Adversary:
     return chosen
 
 
-def play(attack: Attack, adversary: Adversary, run: Path, seed: int, *, shuffled: bool = False) -> AttackResult:
-    """Play an attack once and pair its claims with the truth."""
-    game = registry.load("game", attack.game)(**SETTINGS.get(attack.game, {}))
+def play(
+    attack: Attack, game: Game, adversary: Adversary, run: Path, seed: int, *, shuffled: bool = False
+) -> AttackResult:
+    """Play an attack once and pair its predictions with the truth."""
     trace, truth, prior = Trace.open(run / "trace"), Truth.load(run / "truth"), Prior.load(run / "prior")
-    asked: GameInstance = game.ask(trace, truth, prior, rng_for(seed, "game"))
-    answers = asked.answers
+    asked = game.ask(trace, truth, prior, rng_for(seed, "game"))
     order = rng_for(seed, "contract", "shuffled") if shuffled else None
     view, questions = asked.look(run / "trace", adversary, shuffled=order)
     claims = attack.run(view, asked.prior, questions, rng_for(seed, "contract"))
     claims = game.check(np.asarray(claims), questions, attack.name)
     # Users of different seeds are different users, whatever they are called.
-    options, users = (tuple(f"{seed}/{name}" for name in names) for names in (questions.options, answers.users))
-    return AttackResult(
-        seed,
-        claims,
-        answers.right,
-        options,
-        attack.game,
-        answers.who,
-        users,
-        questions.choices,
-        gallery=answers.gallery,
-        evidence=answers.evidence,
-        judged=answers.judged,
-    )
-
-
-def measured(played: list[AttackResult], metric: str) -> Measured:
-    """A metric with an interval wide enough that a sound attack is not failed by accident."""
-    return measure(played, metric, level=0.999, permutations=200)
-
-
-def told(found: Measured, metric: str) -> str:
-    """A metric for a message."""
-    return f"{metric} {found.value:.2f} [{found.low:.2f}, {found.high:.2f}], chance {found.chance:.2f}"
+    options, users = (tuple(f"{seed}/{name}" for name in names) for names in (questions.options, asked.answers.users))
+    return AttackResult.of(seed, claims, game.name, options, questions.choices, replace(asked.answers, users=users))
 
 
 def digest(run: Path) -> str:

@@ -12,7 +12,7 @@ from fedleak.core import Capability, Observation, Task
 from fedleak.errors import AttackError
 from fedleak.federation.gan_client import ClassGan
 from fedleak.games.game import Predictions, Questions
-from fedleak.games.reconstruct import PictureQuestions
+from fedleak.games.reconstruct import ImageQuestions
 from fedleak.plan.configure import configure
 from fedleak.plan.plan import JoinPlan
 from fedleak.trace.prior import Prior
@@ -40,7 +40,7 @@ class HitajGan:
 
     def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Predictions:
         """Train the generator once more, and draw."""
-        assert isinstance(questions, PictureQuestions)
+        assert isinstance(questions, ImageQuestions)
         told = dict(view.joined)
         seed = int(told.pop("seed"))
         plan = configure(JoinPlan, {k: v for k, v in told.items() if k not in ("power", "client")}, "trace [join]")

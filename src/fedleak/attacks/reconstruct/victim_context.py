@@ -14,7 +14,7 @@ from fedleak.attacks.shadow import model_of
 from fedleak.core import FloatArray, IntArray, Params
 from fedleak.errors import AttackError
 from fedleak.games.game import Questions
-from fedleak.games.reconstruct import PictureQuestions
+from fedleak.games.reconstruct import ImageQuestions
 from fedleak.views.view import View
 
 __all__ = ["Scene", "Portraits", "turns", "spread"]
@@ -44,7 +44,7 @@ class Scene:
     """
 
     def __init__(self, view: View, questions: Questions, links: IntArray | None = None) -> None:
-        assert isinstance(questions, PictureQuestions)
+        assert isinstance(questions, ImageQuestions)
         self.view, self.questions = view, questions
         self.model = model_of(view)
         self.shape = questions.shape

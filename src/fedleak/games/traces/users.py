@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from fedleak.core import FloatArray, IntArray, Layer, Layout, Params, Task, UserId, rng_for
+from fedleak.core import FloatArray, IntArray, Layer, Layout, Observation, Params, Task, UserId, rng_for
 from fedleak.federation.federation import Round, initial, make_clients, train
 from fedleak.federation.model import Signature
 from fedleak.federation.models.mlp import Mlp
+from fedleak.games.traces.record import record
 from fedleak.plan.plan import FederationPlan
 from fedleak.population.population import Examples, Share, User
-from fedleak.testing.record import record
 from fedleak.trace.header import Header
 from fedleak.trace.prior import Background, Prior
 from fedleak.trace.truth import Truth
 from fedleak.trace.writer import TraceWriter
 
-__all__ = ["USERS", "write_run", "write_federation"]
+__all__ = ["USERS", "write_for", "write_run", "write_federation"]
 
 USERS, ROUNDS, PER_ROUND, CLASSES, INPUTS = 12, 40, 8, 10, 6
 ABOUT: tuple[Mapping[str, str], ...] = tuple({"group": ("even", "odd")[i % 2]} for i in range(USERS))
@@ -28,6 +28,12 @@ LAYOUT: Layout = (
     Layer("hidden", (("weight", (8, INPUTS)), ("bias", (8,)))),
     Layer("out", (("weight", (CLASSES, 8)), ("bias", (CLASSES,)))),
 )
+
+
+def write_for(needs: Observation) -> Callable[[Path, int, bool], Path]:
+    """What an attack with these needs is held to: a real federation if it looks at the shared model."""
+    write = write_federation if Observation.SNAPSHOTS in needs else write_run
+    return lambda folder, seed, leak: write(folder, seed, leak=leak)
 
 
 def write_run(folder: Path, seed: int, *, leak: bool) -> Path:

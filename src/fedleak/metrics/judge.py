@@ -1,7 +1,7 @@
 """A judge of images: which class they show, whether they show anything at all, and which property.
 
 It learns from users who took no part and from the test set, so nothing that it knows comes from a victim. Beside the
-classes it has one for what is no image (`fedleak.score.unreadable_images`). Without that a classifier is sure of its
+classes it has one for what is no image (`fedleak.metrics.unreadable_images`). Without that a classifier is sure of its
 answer on images that nobody could read, as those of model inversion.
 """
 
@@ -20,7 +20,7 @@ from torch import nn
 from fedleak.core import FloatArray, IntArray, rng_for
 from fedleak.errors import AttackError
 from fedleak.federation.engines.embedded import one_thread
-from fedleak.score.unreadable_images import garbage
+from fedleak.metrics.unreadable_images import garbage
 from fedleak.trace.evidence import Evidence
 
 __all__ = ["Judge", "judge"]

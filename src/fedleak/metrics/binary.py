@@ -8,9 +8,9 @@ import numpy as np
 
 from fedleak.core import IntArray, rng_for
 from fedleak.errors import AttackError
-from fedleak.score.attack_result import AttackResult, Measured, groups, measured, pooled
-from fedleak.score.interval import by_resample, in_chunks, wilson
-from fedleak.score.ranking import Ranking, Weights
+from fedleak.metrics.attack_result import AttackResult, Measured, groups, measured, pooled
+from fedleak.metrics.interval import by_resample, in_chunks, wilson
+from fedleak.metrics.ranking import Ranking, Weights
 
 __all__ = ["average_precision", "auc", "precision_at", "per_user", "dealt"]
 

@@ -15,12 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fedleak.core import IntArray, rng_for
-from fedleak.games.game import Predictions
-from fedleak.score.attack_result import AttackResult, Measured, measured, pooled
-from fedleak.score.interval import by_user
-from fedleak.score.permutation import derangement
-from fedleak.score.ranking import Weights
-from fedleak.score.result import PerRecord
+from fedleak.metrics.attack_result import AttackResult, Measured, Predictions, measured, pooled
+from fedleak.metrics.interval import by_user
+from fedleak.metrics.permutation import derangement
+from fedleak.metrics.ranking import Weights
+from fedleak.results.detail import PerRecord
 
 __all__ = ["PLACES", "top", "distance", "extracted", "attributed", "any_found", "near", "edit_distances", "tabled"]
 

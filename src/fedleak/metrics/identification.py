@@ -8,15 +8,16 @@ from dataclasses import replace
 import numpy as np
 
 from fedleak.core import rng_for
-from fedleak.games.identify import UNSEEN
-from fedleak.score import binary
-from fedleak.score.attack_result import AttackResult, Measured, measured
-from fedleak.score.interval import by_user
-from fedleak.score.permutation import Tally
-from fedleak.score.permutation import average_precision as average_precision_tally
-from fedleak.score.permutation import top as top_tally
+from fedleak.metrics import binary
+from fedleak.metrics.attack_result import AttackResult, Measured, measured
+from fedleak.metrics.interval import by_user
+from fedleak.metrics.permutation import Tally
+from fedleak.metrics.permutation import average_precision as average_precision_tally
+from fedleak.metrics.permutation import top as top_tally
 
-__all__ = ["average_precision", "top", "unseen", "open_world", "users", "by_tally"]
+__all__ = ["average_precision", "top", "unseen", "open_world", "users", "by_tally", "UNSEEN"]
+
+UNSEEN = "unseen"
 
 
 def average_precision(played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:

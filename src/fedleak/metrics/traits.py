@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedleak.core import IntArray, rng_for
-from fedleak.score.attack_result import AttackResult, Measured, groups, measured, pooled
-from fedleak.score.binary import dealt
-from fedleak.score.interval import by_resample, by_user, in_chunks
-from fedleak.score.permutation import hits
-from fedleak.score.ranking import Ranking, Weights
+from fedleak.metrics.attack_result import AttackResult, Measured, groups, measured, pooled
+from fedleak.metrics.binary import dealt
+from fedleak.metrics.interval import by_resample, by_user, in_chunks
+from fedleak.metrics.permutation import hits
+from fedleak.metrics.ranking import Ranking, Weights
 
 __all__ = ["top1", "average_precision", "answered"]
 

@@ -14,10 +14,10 @@ from fedleak.core import Params, Task, rng_for
 from fedleak.federation.federation import Client, Round, initial, make_clients, train
 from fedleak.federation.model import Signature
 from fedleak.federation.models.strided import StridedCnn
+from fedleak.games.traces.record import public_only, record
 from fedleak.plan.plan import FederationPlan, PopulationPlan
 from fedleak.population.datasets.mnist_clients import MnistClients
 from fedleak.population.prepare import Prepared, prepare
-from fedleak.testing.record import public_only, record
 from fedleak.trace.truth import Truth
 
 __all__ = ["write_clients"]

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from fedleak.core import IntArray
 
@@ -72,11 +71,11 @@ def by_resample(
     [value] = statistic(np.ones((1, users)))
     if users < 2:
         return wilson(float(value), users, level)
-    clients = [np.flatnonzero(groups == group) for group in np.unique(groups)]
+    members = [np.flatnonzero(groups == group) for group in np.unique(groups)]
 
     def draw(rows: int) -> npt.NDArray[np.float64]:
         weights = np.empty((rows, users))
-        for group in clients:
+        for group in members:
             weights[:, group] = rng.multinomial(len(group), np.full(len(group), 1 / len(group)), size=rows)
         return statistic(weights)
 
@@ -85,7 +84,7 @@ def by_resample(
     if len(drawn) < 2 or np.ptp(drawn) < 1e-12:
         return wilson(float(value), users, level)
     # The smallest group is what is known least about.
-    found = _percentiles(drawn, max(2, min(len(group) for group in clients)), level)
+    found = _percentiles(drawn, max(2, min(len(group) for group in members)), level)
     bias = float(drawn.mean() - value)
     return Interval(*(float(np.clip(end - bias, 0, 1)) for end in (found.low, found.high)))
 
@@ -98,6 +97,8 @@ def in_chunks(work: Callable[[int], npt.NDArray[np.float64]], rows: int, questio
 
 def _percentiles(drawn: npt.NDArray[np.float64], users: int, level: float) -> Interval:
     """Widened for few users as proposed by Hesterberg (2015, "What teachers should know about the bootstrap", 5)."""
+    from scipy import stats  # takes long to import, and games that only declare their metrics do not need it
+
     tail = stats.norm.cdf(np.sqrt(users / (users - 1)) * stats.t.ppf((1 - level) / 2, users - 1))
     low, high = np.quantile(drawn, [tail, 1 - tail])
     return Interval(float(low), float(high))
@@ -111,6 +112,8 @@ def wilson(rate: float, n: float, level: float) -> Interval:
     """
     if n == 0:
         return Interval(0.0, 1.0)
+    from scipy import stats
+
     z = float(stats.norm.ppf((1 + level) / 2))
     centre = (rate + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * np.sqrt(rate * (1 - rate) / n + z * z / (4 * n * n))

@@ -15,12 +15,12 @@ from fedleak.core import Params, Task, UserId, rng_for
 from fedleak.federation.federation import Client, Round, initial, make_clients, train
 from fedleak.federation.model import Signature
 from fedleak.federation.models.char_lm import CharLm
+from fedleak.games.traces.record import record
 from fedleak.plan.plan import FederationPlan
 from fedleak.population.datasets.clients_text import windows
 from fedleak.population.population import Examples, Records, Share, User
 from fedleak.population.secret_formats import parse
 from fedleak.population.secrets import draw
-from fedleak.testing.record import record
 from fedleak.trace.prior import Prior
 from fedleak.trace.truth import Truth
 

@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
-
 import numpy as np
 
-from fedleak.score import identification, records, traits
-from fedleak.score.attack_result import AttackResult
-from fedleak.score.grids import grids
-from fedleak.score.permutation import average_precision, top
-from fedleak.score.ranking import Weights
-from fedleak.score.result import Detail, PerUser, PerValue, ScoreHistogram
+from fedleak.metrics import identification, traits
+from fedleak.metrics.attack_result import AttackResult
+from fedleak.metrics.permutation import average_precision, top
+from fedleak.results.detail import DetailParts, PerUser, PerValue, ScoreHistogram
 
-__all__ = ["detail"]
+__all__ = ["identified", "answered", "yes_no"]
 
 _POINTS = 60  # of a precision-recall curve: more cannot be seen
 _SHOWN = 5  # most, and as many least, identifiable users in the confusion
 _BINS = 30  # of the histogram of claims
 
 
-def detail(played: AttackResult, labels: Mapping[str, Any], null: Weights) -> Detail:
-    """Summarise the claims of one run; `labels` says which (attack, adversary, game, defence, control)."""
-    recall, precision = ([], []) if played.game in ("extract", "reconstruct") else curve(played)
-    return Detail(
-        **labels,
-        recall=recall,
-        precision=precision,
-        null=[float(value) for value in null],
-        **_PARTS.get(played.game, _yes_no)(played),
-    )
-
-
-def _identify(played: AttackResult) -> dict[str, Any]:
+def identified(played: AttackResult) -> DetailParts:
+    """How identifiable each user is, and who is taken for whom."""
     count = identification.users(played)
     ap = average_precision(played.claims, played.right, count)
     answered = top(played.claims, played.right, 1, count).table.T  # (true user, answered user): share of updates
@@ -53,23 +37,27 @@ def _identify(played: AttackResult) -> dict[str, Any]:
             )
         )
     shown = order if len(order) <= 2 * _SHOWN else np.concatenate([order[:_SHOWN], order[-_SHOWN:]])
-    return {
-        "users": users,
-        "confusion_users": [played.options[u] for u in shown],
-        "confusion": [[float(answered[u, v]) for v in shown] for u in shown],
-    }
+    recall, precision = curve(played)
+    return DetailParts(
+        users=users,
+        confusion_users=[played.options[u] for u in shown],
+        confusion=[[float(answered[u, v]) for v in shown] for u in shown],
+        recall=recall,
+        precision=precision,
+    )
 
 
-def _attribute(played: AttackResult) -> dict[str, Any]:
-    value, answered = traits.answered(played)
+def answered(played: AttackResult) -> DetailParts:
+    """How well each value of an attribute is inferred."""
+    value, shares = traits.answered(played)
     counts = np.bincount(value, minlength=len(played.options))
     order = [int(v) for v in np.argsort(-counts, kind="stable")]
-    means = {v: answered[value == v].mean(axis=0) if counts[v] else np.zeros(len(order)) for v in order}
-    return {
-        "users": [],
-        "confusion_users": [],
-        "confusion": [],
-        "values": [
+    means = {v: shares[value == v].mean(axis=0) if counts[v] else np.zeros(len(order)) for v in order}
+    recall, precision = curve(played)
+    return DetailParts(
+        recall=recall,
+        precision=precision,
+        values=[
             PerValue(
                 value=played.options[v],
                 users=int(counts[v]),
@@ -78,30 +66,16 @@ def _attribute(played: AttackResult) -> dict[str, Any]:
             )
             for v in order
         ],
-    }
+    )
 
 
-def _yes_no(played: AttackResult) -> dict[str, Any]:
+def yes_no(played: AttackResult) -> DetailParts:
+    """How high the predictions are where the answer is yes, and where it is no."""
     edges = np.histogram_bin_edges(played.claims.astype(np.float64), bins=_BINS)
     yes, no = (np.histogram(played.claims[played.right == answer, 0], bins=edges)[0] for answer in (1, 0))
     claims = ScoreHistogram(edges=[float(edge) for edge in edges], yes=[int(n) for n in yes], no=[int(n) for n in no])
-    return {"users": [], "confusion_users": [], "confusion": [], "claims": claims}
-
-
-def _extract(played: AttackResult) -> dict[str, Any]:
-    return {"users": [], "confusion_users": [], "confusion": [], "records": records.near(played)}
-
-
-def _reconstruct(played: AttackResult) -> dict[str, Any]:
-    return {"users": [], "confusion_users": [], "confusion": [], "grids": grids(played)}
-
-
-_PARTS: Mapping[str, Callable[[AttackResult], dict[str, Any]]] = {
-    "identify": _identify,
-    "attribute": _attribute,
-    "extract": _extract,
-    "reconstruct": _reconstruct,
-}
+    recall, precision = curve(played)
+    return DetailParts(recall=recall, precision=precision, claims=claims)
 
 
 def curve(played: AttackResult) -> tuple[list[float], list[float]]:

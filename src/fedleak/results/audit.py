@@ -6,25 +6,20 @@ changing a meaning raises it.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
-from fedleak.score.defence_results import Effect, Failure, Promised, Tradeoff
+from fedleak.results.defence_results import Effect, Failure, Promised, Tradeoff
+from fedleak.results.detail import Detail, Figure
 
 __all__ = [
     "SCHEMA",
     "Utility",
     "Score",
-    "PerUser",
-    "PerValue",
-    "ScoreHistogram",
-    "PerRecord",
-    "Quality",
-    "Grid",
-    "Detail",
-    "Series",
-    "Figure",
+    "MetricInfo",
+    "GameInfo",
+    "GameFigure",
     "Analysis",
     "Finding",
     "Threat",
@@ -32,7 +27,7 @@ __all__ = [
     "Audit",
 ]
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 class Utility(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,110 +76,40 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     exceeded: bool = False  # the interval's lower end is above the limit
     verdict: str = ""  # one sentence: what was shown
     headline: bool = False  # this metric is the one that verdicts about its game are about
-    distance: bool = False  # not a share but a distance in characters: the smaller, the more is given away
+    distance: bool = False  # not a share but a distance: the smaller, the more is given away
+    number: str = ""  # of a headline score: the one number to print large
+    in_words: str = ""  # of a headline score: what was found, in a sentence for people who never saw such a number
 
 
-class PerUser(msgspec.Struct, frozen=True, kw_only=True):
-    """How identifiable one user was."""
+class MetricInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What a metric is called, and what it means."""
 
-    user: str
-    ap: float
-    updates: int
-    mistaken_for: str | None  # whom their updates were most often taken for, other than themselves
-
-
-class PerValue(msgspec.Struct, frozen=True, kw_only=True):
-    """How well one value of an attribute was inferred."""
-
-    value: str
-    users: int  # who have it
-    right: float  # mean over them of the share of their updates that are answered right
-    answered: list[float]  # mean over them of the share answered with each value, in the order of the values
-
-
-class ScoreHistogram(msgspec.Struct, frozen=True, kw_only=True):
-    """How high the claims were where the answer is yes, and where it is no."""
-
-    edges: list[float]  # of the bins, one more than bins
-    yes: list[int]  # questions in each bin
-    no: list[int]
-
-
-class PerRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """How near an attack came to the secret of one user; the secret itself is not told."""
-
-    user: str
-    place: int | None  # in the ranking of the user's own client, from 1; None: not there
-    elsewhere: int | None  # the best place in anybody's ranking
-    distances: dict[str, int]  # smallest edit distance among the first 1, 5, ... of the user's own ranking
-
-
-class Quality(msgspec.Struct, frozen=True, kw_only=True):
-    """What reconstructed images are like, by one measure, over all victims and seeds."""
-
-    # readable: the share that a judge takes for an image; classes: that shows a class which the victim has; inception:
-    # the inception score; diversity: distance between images of one class, in units of their own length
     name: str
-    value: float
-    low: float
-    high: float
-    real: float  # the same of the victims' own images
+    title: str  # in full
+    short: str  # in a table
+    text: str  # what it means
+    column: str = ""  # head of its column beside the headline metric; without one it is not shown there
+    percent: bool = False  # written as a percentage in that column
+    tabled: bool = False  # shown in a table of the game's own
 
 
-class Grid(msgspec.Struct, frozen=True, kw_only=True):
-    """Images of one victim, for the owner of the report: the first row is real, the others are reconstructed."""
+class GameInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What a game asks, and how its scores are shown."""
 
-    user: str
-    png: str  # base64
+    question: str  # in plain words
+    controls: list[str]  # the controls under which it has nothing to find
+    metrics: list[MetricInfo] = []  # the headline metric first
+    multiples: bool = True  # whether multiples of chance say something
+    legend: str = ""  # what the heads of its columns mean
 
 
-class Detail(msgspec.Struct, frozen=True, kw_only=True):
-    """What the figures of one attack on one run are drawn from (first seed)."""
+class GameFigure(msgspec.Struct, frozen=True, kw_only=True):
+    """A figure about all attacks of one adversary on the undefended run."""
 
-    attack: str
     adversary: str
     game: str
-    defence: dict[str, Any] | None
-    control: str | None
-    adaptive: bool = False
-    users: list[PerUser]  # most identifiable first; empty where users are not what is asked for
-    recall: list[float]  # precision-recall curve over all pairs of question and option, recall ascending
-    precision: list[float]
-    null: list[float]  # the headline metric under each permutation of identities, mean over seeds
-    confusion_users: list[str]  # the most and the least identifiable users
-    confusion: list[list[float]]  # row: true user, column: answered user, share of that user's updates
-    values: list[PerValue] = []  # of an attribute, commonest first
-    claims: ScoreHistogram | None = None  # where the answer is yes or no
-    records: list[PerRecord] = []  # where records are asked for
-    quality: list[Quality] = []  # where images are asked for
-    grids: list[Grid] = []  # and some of them; in the report only, results.json has none
-
-
-class Series(msgspec.Struct, frozen=True, kw_only=True):
-    """One line, set of points or set of bars of a figure."""
-
-    name: str
-    x: list[float]
-    y: list[float]
-    low: list[float] | None = None  # interval of each y
-    high: list[float] | None = None
-    labels: list[str] | None = None  # of each point, shown when it is pointed at
-    reference: bool = False  # a level to compare with (chance, for instance), drawn dashed and without points
-
-
-class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """A figure of an analysis as numbers; the reports draw it."""
-
-    kind: Literal["lines", "scatter", "bars", "heatmap"]
-    title: str
-    x_label: str
-    y_label: str
-    series: list[Series] = []  # of lines, points or bars
-    x_ticks: list[str] | None = None  # names of the whole numbers 0, 1, 2, ... on the x axis; columns of a heatmap
-    y_ticks: list[str] | None = None  # rows of a heatmap
-    cells: list[list[float | None]] | None = None  # of a heatmap, by row
-    diagonal: bool = False  # draw x = y
-    log_x: bool = False
+    caption: str
+    figure: Figure
 
 
 class Analysis(msgspec.Struct, frozen=True, kw_only=True):
@@ -236,12 +161,12 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     findings: list[Finding]
     threats: list[Threat]
     attacks: dict[str, str]  # name -> one sentence on how it works
-    games: dict[str, str] = {}  # name -> the question in plain words
+    games: dict[str, GameInfo] = {}  # by name, with settings where the plan has one twice
     defences: dict[str, str]  # name -> one sentence on what it does
     warnings: list[str] = []  # what must be read before any verdict: a control that is off, a split that misleads
-    controls: dict[str, list[str]] = {}  # game -> the controls under which it has nothing to find
     scores: list[Score]
     details: list[Detail]
+    figures: list[GameFigure] = []
     effects: list[Effect] = []  # of each defence
     promises: list[Promised] = []
     tradeoffs: list[Tradeoff] = []  # where defences were tried

@@ -4,16 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from fedleak.core import IntArray
-from fedleak.games.game import Predictions
-from fedleak.score.interval import Interval
+from fedleak.metrics.interval import Interval
 from fedleak.trace.evidence import Evidence
 
-__all__ = ["AttackResult", "Measured", "pooled", "groups", "measured"]
+__all__ = ["Predictions", "Answers", "AttackResult", "Measured", "pooled", "groups", "measured"]
+
+Predictions: TypeAlias = npt.NDArray[Any]
+"""What an attack answers: plain numbers, (questions, ...); what they mean is for the game to say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """The right option of every question, and who it is about; kept from the attacks.
+
+    A game whose metrics need more derives its own from this.
+    """
+
+    # (questions,) index into the options; where there is one option, 1 for yes and 0 for no; where records are asked
+    # for, (questions, characters) the record itself
+    right: IntArray
+    who: IntArray  # (questions,), or (questions, 2) for pairs: index into `users`, whom intervals resample
+    users: tuple[str, ...]
+    # (questions, 2), where one is to be found among many: how many rounds apart these are, and a number for each such
+    # search, over all questions that belong to it
+    gallery: IntArray | None = None
+    evidence: Evidence | None = None  # users' data, where images are marked against it
+    judged: tuple[str, ...] = ()  # a property that images are judged by, and its value for each of the users
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +46,34 @@ class AttackResult:
     claims: Predictions  # (questions, options), or rankings of records: (questions, places, characters)
     right: IntArray
     options: tuple[str, ...]
-    game: str = "identify"
+    game: str = ""  # its name, for messages
     who: IntArray | None = None  # whom each question is about: index into `users`; (questions, 2) for pairs
     users: tuple[str, ...] = ()
     choices: int = 0  # how many answers there are to a question whose options are not listed
     gallery: IntArray | None = None  # (questions, 2): gap and number of the search that a question belongs to
     evidence: Evidence | None = None  # users' data, where images are marked against it
     judged: tuple[str, ...] = ()  # a property that images are judged by, and its value for each of the users
+    answers: Answers | None = None  # as the game gave them, with what else its metrics need
+
+    @classmethod
+    def of(
+        cls, seed: int, claims: Predictions, game: str, options: tuple[str, ...], choices: int, answers: Answers
+    ) -> AttackResult:
+        """Put predictions beside the right answers."""
+        return cls(
+            seed=seed,
+            claims=claims,
+            right=answers.right,
+            options=options,
+            game=game,
+            who=answers.who,
+            users=answers.users,
+            choices=choices,
+            gallery=answers.gallery,
+            evidence=answers.evidence,
+            judged=answers.judged,
+            answers=answers,
+        )
 
     @property
     def about(self) -> IntArray:

@@ -10,21 +10,19 @@ import numpy.typing as npt
 
 from fedleak.core import rng_for
 from fedleak.errors import AttackError
-from fedleak.score.attack_result import AttackResult, Measured, measured, pooled
-from fedleak.score.identification import by_tally
-from fedleak.score.interval import by_resample
-from fedleak.score.permutation import Tally, derangement, top
+from fedleak.metrics.attack_result import AttackResult, Measured, measured, pooled
+from fedleak.metrics.identification import by_tally
+from fedleak.metrics.interval import by_resample
+from fedleak.metrics.permutation import Tally, derangement, top
 
 __all__ = ["found_again", "matched", "asked"]
 
 Table = npt.NDArray[np.float64]
 
 
-def asked(played: Sequence[AttackResult], metric: str) -> bool:
+def asked(gap: int, played: Sequence[AttackResult]) -> bool:
     """Whether updates so many rounds apart were asked about in every seed."""
-    if not metric.startswith("gap"):
-        return True
-    return all(one.gallery is not None and bool(_there(one, int(metric[3:])).any()) for one in played)
+    return all(one.gallery is not None and bool(_there(one, gap).any()) for one in played)
 
 
 def found_again(gap: int, played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:

@@ -16,14 +16,14 @@ from scipy.spatial.distance import cdist
 from scipy.special import gammaln
 
 from fedleak.core import FloatArray, IntArray, rng_for
-from fedleak.score.attack_result import AttackResult, Measured, pooled
-from fedleak.score.interval import by_user
-from fedleak.score.judge import Judge, judge
-from fedleak.score.ranking import Weights
-from fedleak.score.records import tabled
-from fedleak.score.result import Quality
+from fedleak.metrics.attack_result import AttackResult, Measured, pooled
+from fedleak.metrics.interval import by_user
+from fedleak.metrics.judge import Judge, judge
+from fedleak.metrics.ranking import Weights
+from fedleak.metrics.records import tabled
+from fedleak.results.detail import Quality
 
-__all__ = ["nearest", "specific", "of_property", "has_property", "quality", "inception"]
+__all__ = ["nearest", "specific", "of_property", "quality", "inception"]
 
 _SHOWN = 10_000  # images of others that a class is compared with, at most
 
@@ -104,11 +104,6 @@ def of_property(played: Sequence[AttackResult], *, level: float, permutations: i
         tables.append(table)
         blind.append(np.bincount(value[value >= 0], minlength=1).max() / len(who))
     return _measured(played, "property", tables, float(np.mean(blind)), level, permutations)
-
-
-def has_property(played: Sequence[AttackResult]) -> bool:
-    """Whether there is a property to judge by."""
-    return all(one.judged for one in played)
 
 
 def _measured(

@@ -16,11 +16,11 @@ from fedleak.federation.gan_client import ClassGan, Joined
 from fedleak.federation.model import Signature
 from fedleak.federation.models.strided import StridedCnn
 from fedleak.federation.tampering import NOTHING, Tampering
+from fedleak.games.traces.record import public_only, record
 from fedleak.plan.configure import to_dict
 from fedleak.plan.plan import FederationPlan, JoinPlan, PopulationPlan
 from fedleak.population.datasets.mnist_clients import MnistClients
 from fedleak.population.prepare import Prepared, prepare
-from fedleak.testing.record import public_only, record
 from fedleak.trace.evidence import Evidence
 from fedleak.trace.truth import Truth
 

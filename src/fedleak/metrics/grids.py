@@ -9,8 +9,8 @@ import numpy as np
 from PIL import Image
 
 from fedleak.core import FloatArray
-from fedleak.score.attack_result import AttackResult
-from fedleak.score.result import Grid
+from fedleak.metrics.attack_result import AttackResult
+from fedleak.results.detail import Grid
 
 __all__ = ["grids"]
 

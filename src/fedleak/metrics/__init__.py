@@ -1,0 +1,1 @@
+"""Metrics of predictions against the right answers: pure functions with intervals and chance levels."""

@@ -1,0 +1,81 @@
+"""What a metric is: how it is measured, which direction leaks, and what is said about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from fedleak.metrics.attack_result import AttackResult, Measured
+from fedleak.results.audit import MetricInfo
+
+__all__ = ["Measure", "Metric", "always", "average_precision", "auc"]
+
+
+class Measure(Protocol):
+    """Measures what one attack predicted, over all seeds."""
+
+    def __call__(self, played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
+        """The value, an interval of this level that resamples users, and the chance level by so many permutations."""
+        ...
+
+
+def always(played: Sequence[AttackResult]) -> bool:
+    """A metric that has a meaning however its game was played."""
+    return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One number that a game is scored by."""
+
+    name: str  # in results.json and in [limits]
+    title: str  # in full
+    short: str  # in a table
+    text: str  # what it means, for somebody who has never seen such a number
+    measure: Measure
+    applies: Callable[[Sequence[AttackResult]], bool] = always  # whether it has a meaning as the game was played
+    lower_leaks: bool = False  # a distance, not a share: the smaller, the more is given away
+    column: str = ""  # head of its column beside the headline metric; without one it is in results.json only
+    percent: bool = False  # written as a percentage in that column
+    tabled: bool = False  # the report has it in a table of the game's own, and nowhere else
+
+    @property
+    def info(self) -> MetricInfo:
+        """What a report needs to know of it."""
+        return MetricInfo(
+            name=self.name,
+            title=self.title,
+            short=self.short,
+            text=self.text,
+            column=self.column,
+            percent=self.percent,
+            tabled=self.tabled,
+        )
+
+
+def average_precision(measure: Measure, column: str = "") -> Metric:
+    """Average precision, which every game with a ranking of answers has."""
+    return Metric(
+        name="ap",
+        title="average precision",
+        short="AP",
+        text="The attacker ranks all questions by how sure it is of an answer. AP is 1 if every question with that "
+        "answer comes first, and near chance if the ranking is no use. Where there are users or values to choose from, "
+        "it is the mean over them.",
+        measure=measure,
+        column=column,
+    )
+
+
+def auc(measure: Measure) -> Metric:
+    """Area under the ROC curve, for questions with one option."""
+    return Metric(
+        name="auc",
+        title="area under the ROC curve",
+        short="AUC",
+        text="Given a question whose answer is yes and one whose answer is no, how often the attacker is surer of the "
+        "first. Guessing gives one half.",
+        measure=measure,
+        column="AUC",
+    )

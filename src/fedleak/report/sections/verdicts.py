@@ -1,0 +1,158 @@
+"""What was found: a verdict for every adversary and game, the control beside it, and what each defence changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from fedleak.report import sentences, summary
+from fedleak.report.formatting import format_value, interval, printable
+from fedleak.report.section import Section
+from fedleak.report.sentences import Column
+from fedleak.report.summary import GameSummary, RunSummary, game_summaries
+from fedleak.results.audit import Audit, Score, Utility
+
+__all__ = ["Verdicts"]
+
+
+class Verdicts(Section):
+    """Verdicts first: a reader who stops here has read what matters."""
+
+    name: ClassVar[str] = "verdicts"
+    link: ClassVar[str] = "Verdicts"
+    title: ClassVar[str] = "What was found"
+
+    def context(self, audit: Audit) -> Mapping[str, Any] | None:
+        """A verdict for every adversary and game, warnings before it, and what exceeds a limit or failed after it."""
+        told = game_summaries(audit)
+        return {
+            "verdicts": [
+                # What an adversary sees needs saying once, however many games it plays.
+                _verdict(scene, scene.adversary in {before.adversary for before in told[:position]})
+                for position, scene in enumerate(told)
+            ],
+            "exceeded": summary.over_limit(audit),
+            "failures": summary.failed(audit),
+        }
+
+    def show(self, audit: Audit, console: Console) -> None:
+        """The story of every adversary and game in a few lines, then one table."""
+        for line in audit.warnings:
+            console.print()
+            console.print(Text(f"Warning: {printable(line)}", style="bold yellow"))
+        introduced: set[str] = set()
+        for scene in game_summaries(audit):
+            console.print()
+            _story(scene, console, first=scene.adversary not in introduced)
+            introduced.add(scene.adversary)
+            console.print()
+            _table(scene, console)
+            console.print(Text(_note(scene), style="dim"))
+        for line in summary.failed(audit):
+            console.print(Text(f"Could not be run: {printable(line)}", style="yellow"))
+
+
+def _verdict(scene: GameSummary, introduced: bool) -> Mapping[str, Any]:
+    best = scene.undefended.strongest(scene.metric) if scene.undefended else None
+    held, control = summary.control_held(scene)
+    return {
+        "scene": scene,
+        "introduced": introduced,
+        "best": best,
+        "big": sentences.big(best) if best else "",
+        "found": sentences.found(scene) if scene.undefended else "",
+        "control_held": held,
+        "control": control,
+        "helped": [(run, summary.helped(scene, run)) for run in scene.defended],
+    }
+
+
+def _story(scene: GameSummary, console: Console, *, first: bool) -> None:
+    threat = scene.threat
+    who = f"{scene.adversary}: {threat.summary}" if threat else scene.adversary
+    _point(console, "Who attacks", who if first else f"{scene.adversary}, as before")
+    if threat is not None and first:
+        _point(console, "They see", "; ".join(threat.sees) or "nothing")
+        if threat.capabilities:
+            _point(console, "They can", "; ".join(threat.capabilities))
+    _point(console, "They ask", scene.question)
+    if scene.undefended is not None:
+        best = scene.undefended.strongest(scene.metric)
+        shown = best is not None and summary.leaks(best)
+        _point(console, "They found", sentences.found(scene), "bold red" if shown else "bold")
+        if best is not None:
+            _point(console, "", f"{best.attack}, {scene.measure}: {summary.verdict(best)}")
+        if scene.undefended.utility is not None and first:
+            _point(console, "The model", summary.compared(scene.undefended.utility))
+    held, words = summary.control_held(scene)
+    _point(console, "Control", words, "" if held else "yellow")
+    for run in scene.defended:
+        _point(console, "Defence", f"{run.label}: {summary.helped(scene, run)}")
+
+
+def _point(console: Console, name: str, text: str, style: str = "") -> None:
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(width=11, no_wrap=True)
+    grid.add_column(overflow="fold")
+    grid.add_row(Text(name, style="bold"), Text(printable(text), style=style))
+    console.print(grid)
+
+
+def _table(scene: GameSummary, console: Console) -> None:
+    """One table in strips: a line per run with its utility, then its attacks under the same columns."""
+    level = next((score.level for run in scene.runs for score in run.scores), 0.95)
+    name = scene.metric_info(scene.metric).short
+    first = max(20, *(len(attack) + 11 for attack in scene.attacks))
+    beside = sentences.columns(scene)
+    head = _strip(first, beside)
+    titles = ("", f"{name} [{level:.0%} interval]", *(shown.narrow for shown in beside))
+    head.add_row(*(Text(title, style="bold") for title in titles))
+    console.print(head)
+    for run in scene.runs:
+        line = Table.grid(padding=(0, 2), expand=False)
+        # Utility belongs to the run, not to an attack on it, so it stands once, on the run's own line.
+        line.add_row(Text(run.label, style="bold"), Text(_utility(run.utility)))
+        console.print(line)
+        strip = _strip(first, beside)
+        for attack in scene.attacks:
+            for score in run.rows(attack, scene.metric):
+                strip.add_row(*_row(run, score, beside))
+        console.print(strip)
+
+
+def _strip(first: int, beside: Sequence[Column]) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(width=first, overflow="fold")
+    table.add_column(width=23, no_wrap=True)
+    for shown in beside:
+        table.add_column(width=max(6, len(shown.narrow)), justify="right", no_wrap=True)
+    return table
+
+
+def _row(run: RunSummary, score: Score, beside: Sequence[Column]) -> tuple[Text, ...]:
+    style = "red" if summary.leaks(score) else ""
+    return (
+        Text(f"  {printable(score.attack)}{', adapted' if score.adaptive else ''}"),
+        Text(interval(score), style=style),
+        *(Text(shown.cell(run, score)) for shown in beside),
+    )
+
+
+def _utility(utility: Utility | None) -> str:
+    if utility is None:
+        return ""
+    change = "" if utility.undefended is None else f" ({utility.value - utility.undefended:+.3f} against no defence)"
+    return f"{utility.metric} {format_value(utility.value)}{change}"
+
+
+def _note(scene: GameSummary) -> str:
+    asked = max((score.n for run in scene.runs for score in run.scores), default=0)
+    legend = f"{scene.info.legend} " if scene.info and scene.info.legend else ""
+    return (
+        f"n={asked} questions a run. {legend}Chance is the same score with identities permuted. An attack "
+        "that finds nothing shows only that this attack finds nothing."
+    )
