@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from fedleak.attacks.context import AttackContext
 from fedleak.attacks.deanonymize.single_layer import SingleLayerAttack
 from fedleak.attacks.features import features, fill_missing_candidates
 from fedleak.core import FloatArray
@@ -27,9 +28,9 @@ class Signs(SingleLayerAttack):
     name: ClassVar[str] = "reid-signs"
     summary: ClassVar[str] = "only the direction in which each weight moves is compared, not how far"
 
-    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
+    def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> FloatArray:
         """Score every option by how many signs agree, the undecided ones counting less."""
-        data = features(view, questions, self.layer)
+        data = features(view, questions, self.layer, context.memory)
         users = np.unique(data.who)
         habits = np.stack([np.sign(data.known[data.who == user]).mean(axis=0) for user in users])
         return fill_missing_candidates(np.sign(data.asked) @ habits.T, users, len(questions.options))

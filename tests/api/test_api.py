@@ -14,6 +14,7 @@ import pytest
 
 import fedleak
 from command_line import TINY
+from fedleak.attacks.context import AttackContext
 from fedleak.attacks.deanonymize.knn import NearestNeighbours
 from fedleak.attacks.deanonymize.single_layer import SingleLayerAttack
 from fedleak.attacks.features import features, fill_missing_candidates
@@ -85,8 +86,8 @@ class Lengths(SingleLayerAttack):
     name: ClassVar[str] = "my-lengths"
     summary: ClassVar[str] = "Compares lengths."
 
-    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
-        data = features(view, questions, self.layer)
+    def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> FloatArray:
+        data = features(view, questions, self.layer, context.memory)
         users = np.unique(data.who)
         known, asked = (np.linalg.norm(rows, axis=1) for rows in (data.known, data.asked))
         mean = np.array([known[data.who == user].mean() for user in users])

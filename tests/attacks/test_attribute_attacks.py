@@ -11,6 +11,7 @@ import pytest
 
 from fedleak.attacks.attribute.mlp import AttributeJoint, AttributeMlp
 from fedleak.attacks.attribute.words import AttributeWords, vocabulary
+from fedleak.attacks.context import AttackContext
 from fedleak.attacks.deanonymize.joint import Joint
 from fedleak.attacks.network import Network, Predict, fit
 from fedleak.core import FloatArray, IntArray, Task, UserId, rng_for
@@ -123,7 +124,7 @@ def test_words_give_the_group_of_users_away_who_were_never_seen(text: tuple[Path
     trace, truth = Trace.open(folder / "trace"), Truth.load(folder / "truth")
     asked = game.ask(trace, truth, Prior.load(folder / "prior"), rng_for(0, "game"))
     view = View(folder / "trace", ANONYMOUS_SERVER, asked.shadow)
-    claims = AttributeWords().run(view, asked.prior, asked.questions, rng_for(0, "attack"))
+    claims = AttributeWords().run(view, asked.prior, asked.questions, AttackContext(rng_for(0, "attack")))
     answers = asked.answers
     played = AttackResult(0, claims, answers.right, asked.questions.options, game.name, answers.who, answers.users)
     found = measure([played], "top1", level=0.95, permutations=200)
@@ -160,7 +161,10 @@ def test_questions_of_another_game_are_refused(tmp_path: Path) -> None:
     view = View(planted_trace(tmp_path, 0) / "trace", ANONYMOUS_SERVER)
     with pytest.raises(AttackError, match="answers the questions of the game 'attribute' only"):
         AttributeMlp().run(
-            view, Prior.load(tmp_path / "prior"), Questions(updates=np.arange(3), options=("a", "b")), rng_for(0)
+            view,
+            Prior.load(tmp_path / "prior"),
+            Questions(updates=np.arange(3), options=("a", "b")),
+            AttackContext(rng_for(0)),
         )
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fedleak import registry
+from fedleak.attacks.context import AttackContext
 from fedleak.attacks.deanonymize.centroid import Centroid
 from fedleak.core import Capability, Observation, Task
 from fedleak.errors import AttackError
@@ -52,9 +53,9 @@ class Bad:
     capabilities: ClassVar[Capability] = Capability.NONE
     tasks: ClassVar[tuple[Task, ...]] = tuple(Task)
 
-    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Predictions:
+    def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> Predictions:
         shape = (len(questions.updates), len(questions.options))
-        honest = Centroid().run(view, prior, questions, rng)
+        honest = Centroid().run(view, prior, questions, context)
         if self.how == "unsteady":
             return honest + np.random.default_rng().normal(size=shape).astype(np.float32)
         if self.how == "infinite":
@@ -62,7 +63,7 @@ class Bad:
         if self.how == "short":
             return honest[1:]
         if self.how == "blind":
-            return rng.normal(size=shape).astype(np.float32)
+            return context.rng.normal(size=shape).astype(np.float32)
         raise AssertionError(self.how)
 
 
@@ -89,10 +90,10 @@ class Vandal(Bad):
     how: str = "vandal"
     folder: Path = Path()
 
-    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Predictions:
+    def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> Predictions:
         victim = next(self.folder.glob("planted-0/trace/header.json"))
         victim.write_bytes(victim.read_bytes() + b" ")
-        return Centroid().run(view, prior, questions, rng)
+        return Centroid().run(view, prior, questions, context)
 
 
 def test_the_contract_catches_an_attack_that_changes_the_trace(tmp_path: Path) -> None:
@@ -107,9 +108,9 @@ class Cheat(Bad):
     how: str = "cheat"
     folder: Path = Path()
 
-    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Predictions:
+    def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> Predictions:
         folder = view._trace.folder.parent
-        asked = Identify().ask(Trace.open(folder / "trace"), Truth.load(folder / "truth"), prior, rng)
+        asked = Identify().ask(Trace.open(folder / "trace"), Truth.load(folder / "truth"), prior, context.rng)
         return np.eye(len(questions.options), dtype=np.float32)[asked.answers.right]
 
 
@@ -127,7 +128,7 @@ class Deaf(Bad):
     needs: ClassVar[Observation] = Observation.SELECTION
     tasks: ClassVar[tuple[Task, ...]] = (Task.NEXT_TOKEN,)
 
-    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Predictions:
+    def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> Predictions:
         assert isinstance(questions, RecordQuestions)
         folder = view._trace.folder.parent
         claims = np.zeros((len(questions), questions.most, questions.form.longest), dtype=np.int64)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedleak.attacks.context import AttackContext
 from fedleak.attacks.deanonymize.centroid import Centroid
 from fedleak.attacks.features import features, unit
 from fedleak.attacks.sketch import Sketch
@@ -75,11 +76,11 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def ask(run: Path, memory: int) -> tuple[View, Prior, Questions, np.ndarray[tuple[int], np.dtype[np.int64]]]:
+def ask(run: Path) -> tuple[View, Prior, Questions, np.ndarray[tuple[int], np.dtype[np.int64]]]:
     given = Identify().ask(
         Trace.open(run / "trace"), Truth.load(run / "truth"), Prior.load(run / "prior"), np.random.default_rng(0)
     )
-    view = View(run / "trace", ANONYMOUS_SERVER, given.shadow, memory=memory)
+    view = View(run / "trace", ANONYMOUS_SERVER, given.shadow)
     return view, given.prior, given.questions, given.answers.right
 
 
@@ -87,11 +88,13 @@ MEASURE = """
 import json, sys, tracemalloc
 from pathlib import Path
 from test_features_budget import ask
+from fedleak.attacks.context import AttackContext
 from fedleak.attacks.deanonymize.centroid import Centroid
 import numpy as np
-view, prior, questions, right = ask(Path(sys.argv[1]), int(sys.argv[2]))
+view, prior, questions, right = ask(Path(sys.argv[1]))
+context = AttackContext(np.random.default_rng(0), memory=int(sys.argv[2]))
 tracemalloc.start()
-Centroid().run(view, prior, questions, np.random.default_rng(0))
+Centroid().run(view, prior, questions, context)
 print(json.dumps(tracemalloc.get_traced_memory()[1]))
 """
 
@@ -117,8 +120,8 @@ def test_an_attack_stays_within_its_memory_on_a_layer_that_does_not_fit(wide: Pa
 def test_a_sketch_loses_little_of_what_a_wide_layer_gives_away(wide: Path) -> None:
     found = []
     for memory in (2000, 32):
-        view, prior, questions, right = ask(wide, memory)
-        claims = Centroid().run(view, prior, questions, np.random.default_rng(0))
+        view, prior, questions, right = ask(wide)
+        claims = Centroid().run(view, prior, questions, AttackContext(np.random.default_rng(0), memory=memory))
         found.append(average_precision(claims, right).value)
     # A seventeenth of the numbers, and marks of a fifth of the noise in each. At a tenth the loss is 0.06 to 0.08: what
     # is spread that thin over all numbers is the worst case for a sketch.
@@ -127,17 +130,17 @@ def test_a_sketch_loses_little_of_what_a_wide_layer_gives_away(wide: Path) -> No
 
 
 def test_what_fits_is_not_sketched(tmp_path: Path) -> None:
-    view, _, questions, _ = ask(planted_trace(tmp_path / "run", 0), 16)
-    data = features(view, questions, "out")
+    view, _, questions, _ = ask(planted_trace(tmp_path / "run", 0))
+    data = features(view, questions, "out", 16)
     table = np.asarray(view.updates.layer("out"))
     np.testing.assert_array_equal(data.asked, unit(table[questions.updates]))
     np.testing.assert_array_equal(data.known, unit(table[view.updates.shadow >= 0]))
 
 
 def test_too_little_memory_is_explained(wide: Path) -> None:
-    view, _, questions, _ = ask(wide, 0)
+    view, _, questions, _ = ask(wide)
     with pytest.raises(AttackError, match=r"raise memory \(\[audit\] in the plan\)"):
-        features(view, questions, "big")
+        features(view, questions, "big", 0)
 
 
 @given(st.integers(0, 2**32), st.integers(1, 40))

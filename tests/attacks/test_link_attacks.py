@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedleak.attacks.context import AttackContext
 from fedleak.attacks.features import unit
 from fedleak.attacks.link.base import Linker, Shadows, standardised, threshold_of
 from fedleak.attacks.link.cosine import LinkCosine, LinkRepresentativesCosine
@@ -38,7 +39,7 @@ def ask(run: Path) -> GameInstance:
 def claims(run: Path, attack: Linker, prior: Prior | None = None) -> tuple[FloatArray, GameInstance]:
     asked = ask(run)
     view, questions = asked.look(run / "trace", ANONYMOUS_SERVER)
-    return attack.run(view, prior or asked.prior, questions, rng_for(0, "attack"))[:, 0], asked
+    return attack.run(view, prior or asked.prior, questions, AttackContext(rng_for(0, "attack")))[:, 0], asked
 
 
 def labelled(counts: list[int]) -> Examples:

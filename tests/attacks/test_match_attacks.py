@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score
 
+from fedleak.attacks.context import AttackContext
 from fedleak.attacks.match import siamese, text
 from fedleak.attacks.match.cosine import Cosine
 from fedleak.attacks.match.embedding import hashed, sentence
@@ -109,7 +110,7 @@ def test_one_labelled_user_is_not_enough_to_learn_what_differs(run: Path, attack
 
 def test_cosine_is_the_cosine(run: Path) -> None:
     view, asked = ask(run, Match(pairs=600))
-    claims = Cosine().run(view, asked.prior, asked.questions, np.random.default_rng(0))
+    claims = Cosine().run(view, asked.prior, asked.questions, AttackContext(np.random.default_rng(0)))
     table = np.asarray(view.updates.layer("out"), dtype=np.float64)
     table /= np.linalg.norm(table, axis=1, keepdims=True)
     first, second = asked.questions.updates.T
@@ -159,7 +160,7 @@ def test_matching_text_needs_the_words_to_be_those_of_the_user(run: Path) -> Non
     view, asked = ask(run, CrossModal(learn_from="everyone"))
     alike = replace(asked.prior, examples=(asked.prior.examples[0],) * len(asked.prior.examples))
     told, untold = (
-        MatchText(epochs=10).run(view, prior, asked.questions, np.random.default_rng(0))[:, 0]
+        MatchText(epochs=10).run(view, prior, asked.questions, AttackContext(np.random.default_rng(0)))[:, 0]
         for prior in (asked.prior, alike)
     )
     assert average_precision_score(asked.answers.right, told) > 0.7

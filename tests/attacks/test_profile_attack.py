@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedleak.attacks.context import AttackContext
 from fedleak.attacks.imitate import Imitation
 from fedleak.attacks.profile.gradient import ProfileGradient, alike
 from fedleak.core import rng_for
@@ -70,9 +71,13 @@ def test_who_knows_of_a_defence_imitates_it(run: Path) -> None:
 def test_updates_that_can_be_linked_count_together(run: Path) -> None:
     trace, attack = Trace.open(run / "trace"), ProfileGradient(clients=2)
     asked = Profile(trait="marked").ask(trace, Truth.load(run / "truth"), Prior.load(run / "prior"), rng_for(0))
-    linked = attack.run(View(run / "trace", SERVER, asked.shadow), asked.prior, asked.questions, rng_for(0, "x"))
+    linked = attack.run(
+        View(run / "trace", SERVER, asked.shadow), asked.prior, asked.questions, AttackContext(rng_for(0, "x"))
+    )
     every = replace(asked.questions, updates=np.flatnonzero(np.asarray(trace.shadow) < 0))
-    single = attack.run(View(run / "trace", ANONYMOUS_SERVER, asked.shadow), asked.prior, every, rng_for(0, "x"))
+    single = attack.run(
+        View(run / "trace", ANONYMOUS_SERVER, asked.shadow), asked.prior, every, AttackContext(rng_for(0, "x"))
+    )
     client = np.asarray(trace.client)
     for row, claim in zip(asked.questions.updates, linked[:, 0], strict=True):
         same = client[every.updates] == client[row]
@@ -96,7 +101,7 @@ def test_questions_of_another_game_and_traces_that_do_not_say_how_the_model_is_b
     view = View(run / "trace", ANONYMOUS_SERVER)
     with pytest.raises(AttackError, match="answers the questions of the game 'profile' only"):
         ProfileGradient().run(
-            view, Prior.load(run / "prior"), Questions(updates=np.arange(2), options=("a",)), rng_for(0)
+            view, Prior.load(run / "prior"), Questions(updates=np.arange(2), options=("a",)), AttackContext(rng_for(0))
         )
     with pytest.raises(AttackError, match="does not say how the model is built"):
         Imitation(View(planted_trace(tmp_path, 0) / "trace", ANONYMOUS_SERVER), [], 0)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score
 
+from fedleak.attacks.context import AttackContext
 from fedleak.attacks.deanonymize.centroid import Centroid
 from fedleak.attacks.deanonymize.knn import NearestNeighbours
 from fedleak.attacks.deanonymize.labels import LabelHistogram, histogram
@@ -88,13 +89,13 @@ def test_without_any_labelled_update_an_attack_says_so(attack: Any, run: Path) -
 def test_a_layer_that_is_not_there_is_answered_with_the_nearest_one(run: Path) -> None:
     view, prior, questions = asked(run)
     with pytest.raises(AttackError, match=r"no layer 'hiden'; did you mean 'hidden'\?"):
-        Centroid(layer="hiden").run(view, prior, questions, np.random.default_rng(0))
+        Centroid(layer="hiden").run(view, prior, questions, AttackContext(np.random.default_rng(0)))
 
 
 def test_attacks_look_at_the_layer_they_are_told_to(run: Path) -> None:
     view, prior, questions = asked(run)
     last, named, other = (
-        Centroid(layer=layer).run(view, prior, questions, np.random.default_rng(0))
+        Centroid(layer=layer).run(view, prior, questions, AttackContext(np.random.default_rng(0)))
         for layer in ("last", "out", "hidden")
     )
     assert np.array_equal(last, named)
@@ -103,7 +104,7 @@ def test_attacks_look_at_the_layer_they_are_told_to(run: Path) -> None:
 
 def test_neighbours_vote_with_equal_weight(run: Path) -> None:
     view, prior, questions = asked(run)
-    votes = NearestNeighbours(k=10).run(view, prior, questions, np.random.default_rng(0))
+    votes = NearestNeighbours(k=10).run(view, prior, questions, AttackContext(np.random.default_rng(0)))
     assert np.allclose(votes.sum(axis=1), 1)
     assert np.allclose(votes * 10, np.round(votes * 10), atol=1e-5)
 
@@ -113,7 +114,7 @@ def test_labels_need_a_bias(run: Path) -> None:
     bare = (Layer("out", (("weight", (10, 8)),)),)
     view._trace.header = _with_layout(view._trace.header, bare)
     with pytest.raises(AttackError, match="layer 'out' has none"):
-        LabelHistogram().run(view, prior, questions, np.random.default_rng(0))
+        LabelHistogram().run(view, prior, questions, AttackContext(np.random.default_rng(0)))
 
 
 def _with_layout(header: Any, layout: Any) -> Any:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedleak.attacks.context import AttackContext
 from fedleak.attacks.deanonymize.evidence_fusion import Trial, level_of_strangers, one_to_one, weigh
 from fedleak.attacks.deanonymize.linking import Joining, agglomerate, alike, groups, outcomes, threshold
 from fedleak.attacks.deanonymize.mlp import Mlp
@@ -92,7 +93,7 @@ def test_where_few_labelled_updates_exist_it_makes_its_own(trained: tuple[Plan, 
 
 def test_claims_do_not_depend_on_the_number_of_workers(trained: tuple[Plan, Run]) -> None:
     one, two = (
-        SMALL.run(view, given.prior, given.questions, rng_for(0, "attack"))
+        SMALL.run(view, given.prior, given.questions, AttackContext(rng_for(0, "attack")))
         for view, given in (look(trained[1], workers=workers) for workers in (1, 2))
     )
     np.testing.assert_array_equal(one, two)
@@ -100,7 +101,7 @@ def test_claims_do_not_depend_on_the_number_of_workers(trained: tuple[Plan, Run]
 
 def test_strangers_are_told_from_users_with_prior_data(trained: tuple[Plan, Run]) -> None:
     view, given = look(trained[1], game=Identify(seen=0.5))
-    claims = SMALL.run(view, given.prior, given.questions, rng_for(0, "attack"))
+    claims = SMALL.run(view, given.prior, given.questions, AttackContext(rng_for(0, "attack")))
     assert claims.shape == (len(given.questions), len(given.questions.options))
     unseen = given.answers.right == len(given.questions.options) - 1
     stranger = claims.argmax(axis=1) == len(given.questions.options) - 1
@@ -109,7 +110,7 @@ def test_strangers_are_told_from_users_with_prior_data(trained: tuple[Plan, Run]
 
 def test_lasting_handles_are_used_instead_of_linking(trained: tuple[Plan, Run]) -> None:
     view, given = look(trained[1], SERVER)
-    claims = replace(SMALL, link=False).run(view, given.prior, given.questions, rng_for(0, "attack"))
+    claims = replace(SMALL, link=False).run(view, given.prior, given.questions, AttackContext(rng_for(0, "attack")))
     handles = view.updates.handle[given.questions.updates]
     for handle in np.unique(handles):
         assert (claims[handles == handle] == claims[handles == handle][0]).all()
@@ -118,7 +119,7 @@ def test_lasting_handles_are_used_instead_of_linking(trained: tuple[Plan, Run]) 
 def test_the_memory_of_the_plan_holds_for_it_too(trained: tuple[Plan, Run]) -> None:
     view, given = look(trained[1], memory=0)
     with pytest.raises(AttackError, match="raise memory"):
-        SMALL.run(view, given.prior, given.questions, rng_for(0, "attack"))
+        SMALL.run(view, given.prior, given.questions, AttackContext(rng_for(0, "attack")))
 
 
 def test_the_server_makes_what_a_client_would_send(trained: tuple[Plan, Run]) -> None:
@@ -179,7 +180,7 @@ def test_anonymous_updates_keep_their_angles_and_known_ones_only_what_they_share
     wanted = np.arange(len(view.updates))
     asked = given.questions.updates
     known = np.setdiff1d(wanted, asked)
-    lens, measured = focus(view, wanted, asked, 4096, 0)
+    lens, measured = focus(view, wanted, asked, 4096, 0, 2000)
     named = lens.to_name(measured)
     np.testing.assert_allclose(lens({layer.name: view.updates.layer(layer.name) for layer in view.layout}), measured)
     for layer in view.layout:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedleak.attacks.context import AttackContext
 from fedleak.attacks.records.candidate_search import presence
 from fedleak.attacks.records.eavesdrop import Eavesdrop
 from fedleak.attacks.records.strong import EavesdropStrong
@@ -115,7 +116,7 @@ def test_an_attack_ranks_what_it_is_handed_and_searches_for_nothing(run: Path) -
     questions = asked.questions
     assert isinstance(questions, RecordQuestions)
     view = View(run / "trace", EAVESDROPPER, asked.shadow)
-    claims = Eavesdrop().run(view, asked.prior, questions, np.random.default_rng(0))
+    claims = Eavesdrop().run(view, asked.prior, questions, AttackContext(np.random.default_rng(0)))
     named = {"".join(RECORDS.characters[t] for t in row if t) for row in claims[0]} - {""}
     assert named == set(questions.listed)
 
@@ -143,7 +144,9 @@ def test_with_some_snapshots_missing_the_attacks_still_answer_and_the_report_sta
         asked = ask(run, game)
         view, questions = asked.look(run / "trace", EAVESDROPPER)
         for attack in (Eavesdrop(), EavesdropStrong(snapshots=5)):
-            claims = game.check(attack.run(view, asked.prior, questions, np.random.default_rng(0)), questions, "mine")
+            claims = game.check(
+                attack.run(view, asked.prior, questions, AttackContext(np.random.default_rng(0))), questions, "mine"
+            )
         right.append((claims[:, 0] == asked.answers.right).all(axis=1).mean())
     assert right[0] > 0.5 and right[2] < right[0], "two stretches say little about whose a record is"
     assert "of every 60th round and of the last one only" in game.note

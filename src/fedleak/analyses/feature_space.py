@@ -53,8 +53,8 @@ class Points:
 def of_updates(plan: Plan, run: Run, layer: str) -> Points:
     """One layer of the updates, as the attacks see it: shadow clients on one side, anonymous ones on the other."""
     given = build_questions(run, Identify())
-    view = View(run.folder / "trace", plan.adversaries[0], given.shadow, memory=plan.audit.memory)
-    found = features(view, given.questions, layer)
+    view = View(run.folder / "trace", plan.adversaries[0], given.shadow)
+    found = features(view, given.questions, layer, plan.audit.memory)
     return Points(
         users=given.questions.options,
         known=found.known,

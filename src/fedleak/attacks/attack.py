@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Protocol
 
-import numpy as np
-
+from fedleak.attacks.context import AttackContext
 from fedleak.core import Capability, Observation, Task
 from fedleak.games.game import Predictions, Questions
 from fedleak.trace.prior import Prior
@@ -27,6 +26,6 @@ class Attack(Protocol):
     capabilities: ClassVar[Capability]
     tasks: ClassVar[tuple[Task, ...]]
 
-    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Predictions:
+    def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> Predictions:
         """Answer as the game asks: where there are options, with a finite score for every question and option."""
         ...

@@ -54,17 +54,17 @@ def labelled(view: View) -> IntArray:
     return shadows
 
 
-def features(view: View, questions: Questions, layer: str) -> Features:
+def features(view: View, questions: Questions, layer: str, memory: int) -> Features:
     """Read one layer of the updates that matter; nothing else is kept.
 
-    A layer that would take more than half of the attack's memory, so that the attack itself has the other half, is
+    A layer that would take more than half of `memory` (MB), so that the attack itself has the other half, is
     sketched as it is read.
     """
     name, shadows = layer_name(view, layer), labelled(view)
     wanted = np.unique(np.concatenate([shadows, questions.updates.ravel()]))
     size = next(part.size for part in view.layout if part.name == name)
     # Twice: the rows that are gathered, and their division into known and asked.
-    sketch = Sketch(size, fitting(view, 2 * len(wanted)), rng_for(0, "sketch", name))
+    sketch = Sketch(size, fitting(memory, 2 * len(wanted)), rng_for(0, "sketch", name))
     table = stream_rows(view, name, wanted, lambda rows: unit(sketch(rows)), sketch.dims)
     return Features(
         known=table[np.searchsorted(wanted, shadows)],
@@ -74,12 +74,12 @@ def features(view: View, questions: Questions, layer: str) -> Features:
     )
 
 
-def fitting(view: View, rows: int) -> int:
+def fitting(memory: int, rows: int) -> int:
     """How many numbers a row may have, for so many rows in half of the attack's memory."""
-    dims = view.memory * 2**20 // 2 // 4 // max(1, rows)
+    dims = memory * 2**20 // 2 // 4 // max(1, rows)
     if dims < _FEWEST:
         raise AttackError(
-            f"{view.memory} MB hold only {dims} numbers of each of {rows} updates, too few to tell users apart; "
+            f"{memory} MB hold only {dims} numbers of each of {rows} updates, too few to tell users apart; "
             "raise memory ([audit] in the plan)"
         )
     return dims

@@ -75,7 +75,14 @@ def model_of(view: View) -> Model:
 
 
 def retrain(
-    view: View, model: Model, prior: Prior, snapshots: int, divisions: int, reduce: Reduce, seed: int
+    view: View,
+    model: Model,
+    prior: Prior,
+    snapshots: int,
+    divisions: int,
+    reduce: Reduce,
+    seed: int,
+    workers: int = 1,
 ) -> Retrained:
     """Train every candidate's data on evenly spaced snapshots; each update is reduced before the next snapshot.
 
@@ -95,7 +102,7 @@ def retrain(
             # A half comes twice, so that it makes as many steps as a whole does.
             data += [whole, *(Examples.concat([half, half]) for half in cut[s])]
         parts.append(np.tile([WHOLE, 2 * s, 2 * s + 1], len(prior.examples)))
-        rows.append(reduce(_updates(view, model, plan, data, number, seed)))
+        rows.append(reduce(_updates(view, model, plan, data, number, seed, workers)))
     users = np.repeat(np.arange(len(prior.examples)), 3)
     return Retrained(
         np.concatenate(rows), np.tile(users, len(rounds)), np.concatenate(parts), np.repeat(rounds, len(users))
@@ -103,10 +110,10 @@ def retrain(
 
 
 def _updates(
-    view: View, model: Model, plan: FederationPlan, data: Sequence[Examples], number: int, seed: int
+    view: View, model: Model, plan: FederationPlan, data: Sequence[Examples], number: int, seed: int, workers: int
 ) -> dict[str, FloatArray]:
     pool = Pool.of(data, [str(i) for i in range(len(data))])
-    engine = Embedded(model, view.task, plan, pool, view.defences, view.workers, [True] * len(data))
+    engine = Embedded(model, view.task, plan, pool, view.defences, workers, [True] * len(data))
 
     def rngs(stage: str, i: int) -> np.random.Generator:
         return rng_for(seed, "retrain", stage, number, i)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fedleak.attacks.context import AttackContext
 from fedleak.core import UserId, rng_for
 from fedleak.errors import AttackError, TraceError
 from fedleak.games.game import GameInstance, Predictions
@@ -74,13 +75,11 @@ def play(
         adversary,
         shuffled=rng_for(run.seed, "permuted") if run.variant.control == "shuffled-selection" else None,
         defences=run.variant.defences if run.variant.adaptive else (),
-        memory=run.memory,
-        workers=workers,
-        tick=tick,
     )
     rng = rng_for(run.seed, "attack", attack.name, adversary.name)
-    claims = game.check(np.asarray(attack.run(view, given.prior, questions, rng)), questions, attack.name)
-    view.progress(1)
+    context = AttackContext(rng, memory=run.memory, workers=workers, tick=tick)
+    claims = game.check(np.asarray(attack.run(view, given.prior, questions, context)), questions, attack.name)
+    context.progress(1)
     return with_answers(run, claims, game, given)
 
 

@@ -25,6 +25,7 @@ import numpy as np
 
 from fedleak import registry
 from fedleak.attacks.attack import Attack
+from fedleak.attacks.context import AttackContext
 from fedleak.core import Capability, Observation, rng_for
 from fedleak.games.game import Contract, Game
 from fedleak.games.traces.users import write_run
@@ -111,7 +112,7 @@ def play(
     asked = game.ask(trace, truth, prior, rng_for(seed, "game"))
     order = rng_for(seed, "contract", "shuffled") if shuffled else None
     view, questions = asked.look(run / "trace", adversary, shuffled=order)
-    claims = attack.run(view, asked.prior, questions, rng_for(seed, "contract"))
+    claims = attack.run(view, asked.prior, questions, AttackContext(rng_for(seed, "contract")))
     claims = game.check(np.asarray(claims), questions, attack.name)
     # Users of different seeds are different users, whatever they are called.
     options, users = (tuple(f"{seed}/{name}" for name in names) for names in (questions.options, asked.answers.users))

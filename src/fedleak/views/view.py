@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -46,9 +46,6 @@ class View:
         shuffled: np.random.Generator | None = None,
         every: int = 1,
         defences: Sequence[Defence] = (),
-        memory: int = 2000,
-        workers: int = 1,
-        tick: Callable[[float], None] | None = None,
     ) -> None:
         """Open a trace; `shadow` says which updates stand for whom, where a game gives the adversary less to know.
 
@@ -59,14 +56,9 @@ class View:
         it has nothing to do with the snapshots any more, and each injected record is said to be at another client.
         With `every` the adversary has only every k-th snapshot, and the last: a round of this view is then all
         that happened between two of them. `defences` are those of the run, for an adversary who knows of them.
-        `memory` (MB) and `workers` (threads) are what an attack may use of the machine; claims must not depend on the
-        number of workers. `tick` is told what `progress` is told.
         """
         self.adversary = adversary
         self.defences = tuple(defences)  # none, for who does not know of them
-        self.memory = memory
-        self.workers = workers
-        self._tick, self._reported = tick, 0.0
         self._shadow, self._rows = shadow, rows
         self._observations = adversary.observations
         for name in Header.load(trace_folder).hidden:
@@ -88,12 +80,6 @@ class View:
             names = [list(held)[at] for at in shuffled.permutation(len(held))]
             held = {name: held[other] for name, other in zip(names, [*names[1:], names[0]], strict=True)}
         self._injected = held
-
-    def progress(self, share: float) -> None:
-        """Say how much of an attack's work is done, from 0 to 1; for one that lets users wait for minutes."""
-        if self._tick is not None and share > self._reported:
-            self._tick(share - self._reported)
-            self._reported = share
 
     @property
     def layout(self) -> Layout:

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from fedleak.attacks.attribute.labels import classes, values
+from fedleak.attacks.context import AttackContext
 from fedleak.attacks.deanonymize.single_layer import SingleLayerAttack
 from fedleak.attacks.features import features, fill_missing_candidates, labelled
 from fedleak.attacks.network import Network, fit
@@ -28,12 +29,12 @@ class AttributeMlp(Network, SingleLayerAttack):
     game: ClassVar[str] = "attribute"
     joint: ClassVar[bool] = False
 
-    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
+    def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> FloatArray:
         """Score every value by the network's probability."""
-        data, who = features(view, questions, self.layer), view.updates.shadow[labelled(view)]
+        data, who = features(view, questions, self.layer, context.memory), view.updates.shadow[labelled(view)]
         present, target = classes(values(questions, who))
         identity = np.unique(who, return_inverse=True)[1]
-        scores, *_ = fit(data.known, [target, identity] if self.joint else [target], self, rng)(data.asked)
+        scores, *_ = fit(data.known, [target, identity] if self.joint else [target], self, context.rng)(data.asked)
         return fill_missing_candidates(scores, present, len(questions.options))
 
 

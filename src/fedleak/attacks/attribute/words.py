@@ -10,6 +10,7 @@ from msgspec import Meta
 from sklearn.linear_model import LogisticRegression
 
 from fedleak.attacks.attribute.labels import classes, values
+from fedleak.attacks.context import AttackContext
 from fedleak.attacks.features import fill_missing_candidates, labelled, stream_rows, unit
 from fedleak.core import Capability, FloatArray, IntArray, Observation, Task
 from fedleak.games.game import Questions
@@ -37,7 +38,7 @@ class AttributeWords:
 
     cost: Annotated[float, Meta(gt=0, description="price of an update on the wrong side (C)")] = 1.0
 
-    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
+    def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> FloatArray:
         """Score every value by a linear model's probability."""
         shadows = labelled(view)
         who = view.updates.shadow[shadows]

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from fedleak.attacks.context import AttackContext
 from fedleak.attacks.deanonymize.single_layer import SingleLayerAttack
 from fedleak.attacks.features import features, fill_missing_candidates, unit
 from fedleak.core import FloatArray
@@ -24,9 +25,9 @@ class Centroid(SingleLayerAttack):
     name: ClassVar[str] = "reid-centroid"
     summary: ClassVar[str] = "an update is compared with each user's average update"
 
-    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
+    def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> FloatArray:
         """Score every option by the cosine between the update and the option's mean."""
-        data = features(view, questions, self.layer)
+        data = features(view, questions, self.layer, context.memory)
         classes = np.unique(data.who)
         means = np.stack([data.known[data.who == c].mean(axis=0) for c in classes])
         return fill_missing_candidates(data.asked @ unit(means).T, classes, len(questions.options))

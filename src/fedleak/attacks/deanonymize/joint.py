@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 from msgspec import Meta
 
+from fedleak.attacks.context import AttackContext
 from fedleak.attacks.deanonymize.single_layer import SingleLayerAttack
 from fedleak.attacks.features import features, fill_missing_candidates, labelled
 from fedleak.attacks.network import Network, fit
@@ -34,13 +35,13 @@ class Joint(Network, SingleLayerAttack):
         tuple[str, ...], Meta(description="which attributes to learn beside identity; all that are known if absent")
     ] = ()
 
-    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
+    def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> FloatArray:
         """Score every option by the probability of the identity head."""
-        data = features(view, questions, self.layer)
+        data = features(view, questions, self.layer, context.memory)
         candidate = view.updates.shadow[labelled(view)]
         classes, target = np.unique(data.who, return_inverse=True)
         heads = [column[candidate] for column in self._known(prior)]
-        scores, *_ = fit(data.known, [target, *heads], self, rng)(data.asked)
+        scores, *_ = fit(data.known, [target, *heads], self, context.rng)(data.asked)
         return fill_missing_candidates(scores, classes, len(questions.options))
 
     def _known(self, prior: Prior) -> list[IntArray]:

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 from msgspec import Meta
 
+from fedleak.attacks.context import AttackContext
 from fedleak.attacks.deanonymize.single_layer import SingleLayerAttack
 from fedleak.attacks.features import features
 from fedleak.core import FloatArray
@@ -27,9 +28,9 @@ class NearestNeighbours(SingleLayerAttack):
 
     k: Annotated[int, Meta(ge=1, description="how many neighbours vote")] = 10
 
-    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
+    def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> FloatArray:
         """Score every option by its share of the votes."""
-        data = features(view, questions, self.layer)
+        data = features(view, questions, self.layer, context.memory)
         k = min(self.k, len(data.known))
         votes = np.zeros((len(data.asked), len(questions.options)), dtype=np.float32)
         # Rows have length one, so the largest product is the smallest Euclidean distance.

@@ -9,6 +9,7 @@ import numpy as np
 from msgspec import Meta
 from sklearn.linear_model import Ridge
 
+from fedleak.attacks.context import AttackContext
 from fedleak.attacks.features import unit
 from fedleak.core import Capability, FloatArray, Observation, Task
 from fedleak.errors import AttackError
@@ -38,7 +39,7 @@ class LabelHistogram:
 
     shrink: Annotated[float, Meta(gt=0, description="ridge penalty of the map from bias update to histogram")] = 0.1
 
-    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
+    def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> FloatArray:
         """Score every option by the correlation of its histogram with the estimated one."""
         output = view.layout[-1]
         if "bias" not in dict(output.tensors):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedleak.attacks.context import AttackContext
 from fedleak.attacks.deanonymize.pca_projection import focus
 from fedleak.attacks.deanonymize.words import Words, words_of
 from fedleak.attacks.features import labelled
@@ -44,17 +45,29 @@ class Read:
     words: Words | None = None  # where the model shows which words a client used
 
 
-def read(view: View, prior: Prior, questions: Questions, snapshots: int, divisions: int, dims: int, seed: int) -> Read:
+def read(
+    view: View,
+    prior: Prior,
+    questions: Questions,
+    context: AttackContext,
+    *,
+    snapshots: int,
+    divisions: int,
+    dims: int,
+) -> Read:
     """Stream what is on disk, and train what is not."""
     updates, shadows = view.updates, labelled(view)
+    seed = int(context.rng.integers(2**31))
     model = rebuilt(view) if snapshots else None
     wanted = np.unique(np.concatenate([shadows, questions.updates]))
     known, asked = np.searchsorted(wanted, shadows), np.searchsorted(wanted, questions.updates)
     made = 3 * len(prior.candidates) * min(snapshots, view.rounds) if model else 0
-    lens, table = focus(view, wanted, asked, min(dims, affordable(view.memory, made + len(wanted))), seed)
+    lens, table = focus(
+        view, wanted, asked, min(dims, affordable(context.memory, made + len(wanted))), seed, context.memory
+    )
     who = updates.shadow[shadows]
     if model is not None:
-        own = retrain(view, model, prior, snapshots, divisions, lens, seed)
+        own = retrain(view, model, prior, snapshots, divisions, lens, seed, context.workers)
         train, train_who, part = own.rows, own.who, own.part
         words = words_of(view, prior, shadows, questions.updates, divisions, seed)
     else:

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from fedleak.attacks.context import AttackContext
 from fedleak.attacks.deanonymize.single_layer import SingleLayerAttack
 from fedleak.attacks.features import features, fill_missing_candidates
 from fedleak.attacks.network import Network, fit
@@ -25,9 +26,9 @@ class Mlp(Network, SingleLayerAttack):
     name: ClassVar[str] = "reid-mlp"
     summary: ClassVar[str] = "a small neural network learns what each user's updates look like"
 
-    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
+    def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> FloatArray:
         """Score every option by the network's probability."""
-        data = features(view, questions, self.layer)
+        data = features(view, questions, self.layer, context.memory)
         classes, target = np.unique(data.who, return_inverse=True)
-        (scores,) = fit(data.known, [target], self, rng)(data.asked)
+        (scores,) = fit(data.known, [target], self, context.rng)(data.asked)
         return fill_missing_candidates(scores, classes, len(questions.options))

@@ -55,13 +55,15 @@ class Lens:
             start += basis.shape[1]
 
 
-def focus(view: View, wanted: IntArray, anonymous: IntArray, dims: int, seed: int) -> tuple[Lens, FloatArray]:
+def focus(
+    view: View, wanted: IntArray, anonymous: IntArray, dims: int, seed: int, memory: int
+) -> tuple[Lens, FloatArray]:
     """Find the directions of the wanted updates, `anonymous` of which are; also these updates, measured along them.
 
-    A layer of these updates, a copy of it, and the directions of all layers take half of the attack's memory; a layer
+    A layer of these updates, a copy of it, and the directions of all layers take half of `memory` (MB); a layer
     that is too wide for that is sketched as it is read.
     """
-    width = view.memory * 2**20 // 2 // 4 // (2 * len(wanted) + dims)
+    width = memory * 2**20 // 2 // 4 // (2 * len(wanted) + dims)
     sketches, bases, turns, measured = {}, {}, {}, []
     for layer in view.layout:
         sketch = Sketch(layer.size, width, rng_for(seed, "sketch", layer.name))

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 from msgspec import Meta
 
+from fedleak.attacks.context import AttackContext
 from fedleak.attacks.deanonymize.evidence_fusion import Trial, level_of_strangers, one_to_one, weigh
 from fedleak.attacks.deanonymize.layer_features import Read, read
 from fedleak.attacks.deanonymize.linking import Tried, agglomerate, alike, groups, outcomes, threshold
@@ -52,9 +53,9 @@ class Strong:
     ] = 2048
     link: Annotated[bool, Meta(description="join the updates of a client before naming it")] = True
 
-    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
+    def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> FloatArray:
         """Score every option by its log-probability."""
-        data = read(view, prior, questions, self.snapshots, self.divisions, self.dims, int(rng.integers(2**31)))
+        data = read(view, prior, questions, context, snapshots=self.snapshots, divisions=self.divisions, dims=self.dims)
         seen = len(questions.options) if questions.options[-1] != "unseen" else len(questions.options) - 1
         trials = self._trials(data)
         weights = weigh(trials)

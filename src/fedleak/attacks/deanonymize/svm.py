@@ -10,6 +10,7 @@ import numpy as np
 from msgspec import Meta
 from sklearn.svm import LinearSVC
 
+from fedleak.attacks.context import AttackContext
 from fedleak.attacks.deanonymize.single_layer import SingleLayerAttack
 from fedleak.attacks.features import features, fill_missing_candidates
 from fedleak.core import FloatArray
@@ -30,13 +31,13 @@ class LinearSvm(SingleLayerAttack):
 
     cost: Annotated[float, Meta(gt=0, description="price of an update on the wrong side (C)")] = 1.0
 
-    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
+    def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> FloatArray:
         """Score every option by the signed distance to its hyperplane."""
-        data = features(view, questions, self.layer)
+        data = features(view, questions, self.layer, context.memory)
         classes = np.unique(data.who)
         if len(classes) < 2:
             raise AttackError("reid-svm needs labelled updates of at least two users; train more rounds")
-        machine = LinearSVC(C=self.cost, random_state=int(rng.integers(2**31)), max_iter=5000)
+        machine = LinearSVC(C=self.cost, random_state=int(context.rng.integers(2**31)), max_iter=5000)
         known, turn = turned(data.known)
         machine.fit(known, data.who)
         scores = machine.decision_function(turn(data.asked))

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from msgspec import Meta
 from scipy.optimize import linear_sum_assignment
 
+from fedleak.attacks.context import AttackContext
 from fedleak.attacks.features import unit
 from fedleak.attacks.link.federation import auxiliary_set, deal, shadow_rounds
 from fedleak.attacks.reconstruct.labels import present
@@ -81,20 +82,20 @@ class Linker:
         """Learn to tell senders apart; by default nothing is learnt."""
         return lambda rows: unit(standardised(rows).reshape(len(rows), -1))
 
-    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
+    def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> FloatArray:
         """Score every pair by how much more alike its updates are than the threshold asks for."""
         if questions.updates.ndim != 2:
             raise AttackError("a linking attack is asked about pairs of updates; play it in the game 'link'")
         model = model_of(view)
-        seed = int(rng.integers(2**31))
+        seed = int(context.rng.integers(2**31))
         number = view.updates.round
         history = self._history(number, questions)
         rounds = sorted(history)
         real = {at: self._real(view, model, at) for at in rounds}
-        known = self._shadows(view, model, prior, real[rounds[0]][0], rng, seed)
+        known = self._shadows(view, model, prior, real[rounds[0]][0], context.rng, seed)
         learners = np.zeros(self.shadows, dtype=np.bool_)
         learners[: self.shadows // 2] = True
-        embed = self.learn(view, model, known.of(learners), rng)
+        embed = self.learn(view, model, known.of(learners), context.rng)
         vectors = {at: embed(rows) for at, (_, rows) in real.items()}
         threshold = threshold_of(known.of(~learners), embed)
         table = np.full(len(number), -1, dtype=np.int64)

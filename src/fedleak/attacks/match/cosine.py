@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from fedleak.attacks.context import AttackContext
 from fedleak.attacks.match.pairs import OnPairs, asked_pairs
 from fedleak.core import FloatArray
 from fedleak.games.game import Questions
@@ -25,7 +26,7 @@ class Cosine(OnPairs):
     name: ClassVar[str] = "match-cosine"
     summary: ClassVar[str] = "two updates match if they point the same way; nothing is learnt"
 
-    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
+    def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> FloatArray:
         """Score every pair by its cosine."""
         rows, index = asked_pairs(view, questions, self.layer)
         cosines = np.empty((len(index), 1), dtype=np.float32)

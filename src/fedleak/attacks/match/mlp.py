@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 from msgspec import Meta
 
+from fedleak.attacks.context import AttackContext
 from fedleak.attacks.match.pairs import OnPairs, asked_pairs, labelled
 from fedleak.attacks.network import Network, fit
 from fedleak.core import FloatArray
@@ -31,10 +32,10 @@ class MatchMlp(Network, OnPairs):
     # A ranking of users forgives a network that is unsure of all of them; a product of two probabilities does not.
     epochs: Annotated[int, Meta(ge=1, description="passes over the labelled updates; the paper does not say")] = 300
 
-    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
+    def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> FloatArray:
         """Score every pair by the logarithm of the largest product."""
         rows, index = asked_pairs(view, questions, self.layer)
         known, who = labelled(view, self.layer)
-        (scores,) = fit(known, [np.unique(who, return_inverse=True)[1]], self, rng)(rows)
+        (scores,) = fit(known, [np.unique(who, return_inverse=True)[1]], self, context.rng)(rows)
         products = scores[index[:, 0]] + scores[index[:, 1]]
         return np.asarray(products.max(axis=1, keepdims=True), dtype=np.float32)

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
+from fedleak.attacks.context import AttackContext
 from fedleak.attacks.match.pairs import OnPairs, PairDraw, PairNetwork, asked_pairs, fit_pairs, labelled
 from fedleak.attacks.network import dense
 from fedleak.core import FloatArray, IntArray
@@ -31,7 +32,7 @@ class Siamese(PairNetwork, OnPairs):
     name: ClassVar[str] = "match-siamese"
     summary: ClassVar[str] = "a network learns from pairs when two updates come from one user"
 
-    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
+    def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> FloatArray:
         """Score every pair by the network's logit."""
         asked, index = asked_pairs(view, questions, self.layer)
         known, who = labelled(view, self.layer)
@@ -43,8 +44,8 @@ class Siamese(PairNetwork, OnPairs):
                 "match-siamese learns from pairs of labelled updates, of one user and of two; the users it may "
                 f"learn from have {len(who)} updates from {len(counts)} users. Train more rounds, or see more users"
             )
-        shared = [*dense(known.shape[1], self.hidden, rng), *dense(self.hidden, self.hidden, rng)]
-        out = dense(self.hidden, 1, rng)
+        shared = [*dense(known.shape[1], self.hidden, context.rng), *dense(self.hidden, self.hidden, context.rng)]
+        out = dense(self.hidden, 1, context.rng)
 
         def embed(inputs: torch.Tensor) -> torch.Tensor:
             return torch.relu(functional.linear(torch.relu(functional.linear(inputs, *shared[:2])), *shared[2:]))
@@ -55,7 +56,7 @@ class Siamese(PairNetwork, OnPairs):
         def learn(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
             return score(*embed(rows[torch.cat([first, second])]).chunk(2))
 
-        fit_pairs([*shared, *out], learn, lambda: draw(who, rng), self, rng)
+        fit_pairs([*shared, *out], learn, lambda: draw(who, context.rng), self, context.rng)
         with torch.no_grad():
             embedded = embed(torch.from_numpy(asked))
             return score(embedded[index[:, 0]], embedded[index[:, 1]])[:, None].numpy()

@@ -10,6 +10,7 @@ import torch
 from msgspec import Meta
 from torch.nn import functional
 
+from fedleak.attacks.context import AttackContext
 from fedleak.attacks.deanonymize.single_layer import SingleLayerAttack
 from fedleak.attacks.features import layer_name, unit
 from fedleak.attacks.match.embedding import hashed, sentence
@@ -45,7 +46,7 @@ class MatchText(PairNetwork, SingleLayerAttack):
     ] = "hashed"
     epochs: Annotated[int, Meta(ge=1, description="how often every labelled update is paired with two texts")] = 20
 
-    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
+    def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> FloatArray:
         """Score every pair of update and text by the network's logit."""
         if not isinstance(questions, Described):
             raise AttackError("match-text is asked about updates and text; play it in the game 'cross-modal'")
@@ -55,8 +56,8 @@ class MatchText(PairNetwork, SingleLayerAttack):
         if len(users) < 2:
             raise AttackError("match-text needs labelled updates of at least two users to learn from; hold out more")
         updates = torch.from_numpy(known)
-        towers = [*dense(known.shape[1], self.hidden, rng), *dense(about.shape[1], self.hidden, rng)]
-        out = dense(self.hidden, 1, rng)
+        towers = [*dense(known.shape[1], self.hidden, context.rng), *dense(about.shape[1], self.hidden, context.rng)]
+        out = dense(self.hidden, 1, context.rng)
 
         def score(rows: torch.Tensor, text: torch.Tensor) -> torch.Tensor:
             seen = torch.relu(functional.linear(rows, *towers[:2]))
@@ -66,7 +67,7 @@ class MatchText(PairNetwork, SingleLayerAttack):
         def learn(row: torch.Tensor, candidate: torch.Tensor) -> torch.Tensor:
             return score(updates[row], about[candidate])
 
-        fit_pairs([*towers, *out], learn, lambda: draw(who, users, rng), self, rng)
+        fit_pairs([*towers, *out], learn, lambda: draw(who, users, context.rng), self, context.rng)
         rows, index = np.unique(questions.updates, return_inverse=True)
         asked = unit(np.asarray(view.updates.layer(layer_name(view, self.layer))[rows], dtype=np.float32))
         with torch.no_grad():

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 from msgspec import Meta
 
+from fedleak.attacks.context import AttackContext
 from fedleak.attacks.features import layer_name, unit
 from fedleak.attacks.imitate import Imitation
 from fedleak.core import Capability, FloatArray, IntArray, Observation, Task
@@ -43,7 +44,7 @@ class ProfileGradient:
     examples: Annotated[int, Meta(ge=2, description="examples on an imitated client")] = 40
     part: Annotated[float, Meta(gt=0, le=1, description="how many of these are of the profile")] = 0.5
 
-    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
+    def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> FloatArray:
         """Score an update by its cosine with the profile's direction in its round.
 
         Where the adversary can tell which updates come from one client, the mean over all of them counts.
@@ -51,7 +52,7 @@ class ProfileGradient:
         if not isinstance(questions, ProfileQuestions):
             raise AttackError("this attack answers the questions of the game 'profile' only")
         name = layer_name(view, self.layer)
-        imitation = Imitation(view, self._clients(questions, rng), int(rng.integers(2**63)))
+        imitation = Imitation(view, self._clients(questions, context.rng), int(context.rng.integers(2**63)))
         updates = view.updates
         same = {int(handle): i for i, handle in enumerate(updates.handle[questions.updates])}
         about = np.array([same.get(int(handle), -1) for handle in updates.handle])

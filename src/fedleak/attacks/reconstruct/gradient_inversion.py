@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 from msgspec import Meta
 
+from fedleak.attacks.context import AttackContext
 from fedleak.attacks.reconstruct.representatives import Inversion
 from fedleak.attacks.reconstruct.victim_context import Scene
 from fedleak.core import Capability, Observation, Task
@@ -36,12 +37,12 @@ class Representatives(Inversion):
 
     rounds: Annotated[int, Meta(ge=1, description="first rounds of the victim that are looked at")] = 4
 
-    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Predictions:
+    def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> Predictions:
         """Images of every class in every round; repeated where more are asked for."""
         scene = Scene(view, questions)
         claims = np.empty((len(questions), scene.questions.samples, *scene.shape), dtype=np.float32)
         first = sorted({number for victim in scene.victims for number in scene.rounds(victim)[: self.rounds]})
-        portraits = scene.portraits(self, first, rng, scene.victims)
+        portraits = scene.portraits(self, first, context.rng, scene.victims)
         for place, victim in enumerate(scene.victims):
             claims[place] = np.resize(portraits.of(victim)[0], claims.shape[1:])
         return claims

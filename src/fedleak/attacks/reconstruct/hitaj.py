@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from fedleak.attacks.context import AttackContext
 from fedleak.attacks.shadow import model_of
 from fedleak.core import Capability, Observation, Task
 from fedleak.errors import AttackError
@@ -38,7 +39,7 @@ class HitajGan:
     capabilities: ClassVar[Capability] = Capability.JOIN
     tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY,)
 
-    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Predictions:
+    def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> Predictions:
         """Train the generator once more, and draw."""
         assert isinstance(questions, ImageQuestions)
         told = dict(view.joined)
@@ -49,5 +50,5 @@ class HitajGan:
         gan = ClassGan(model_of(view), questions.shape, questions.classes, plan, seed)
         for number in range(1, view.rounds + 1):
             gan.learn(number, view.snapshot(number - 1))
-        drawn = gan.draw(questions.samples, rng).x
+        drawn = gan.draw(questions.samples, context.rng).x
         return np.broadcast_to(drawn, (len(questions), *drawn.shape)).copy()

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from msgspec import Meta
 
+from fedleak.attacks.context import AttackContext
 from fedleak.attacks.reconstruct.victim_context import Scene, turns
 from fedleak.core import Capability, Observation, Task
 from fedleak.federation.engines.embedded import one_thread, tensors
@@ -43,7 +44,7 @@ class ModelInversion:
     noise: Annotated[float, Meta(ge=0, description="on the image that the ascent starts from")] = 0.1
     smooth: Annotated[float, Meta(ge=0, description="weight of the total variation, in place of a denoiser")] = 1e-3
 
-    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Predictions:
+    def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> Predictions:
         """All images of a victim at once."""
         scene = Scene(view, questions)
         auxiliary = scene.questions.auxiliary
@@ -52,7 +53,7 @@ class ModelInversion:
         for place, victim in enumerate(scene.victims):
             own = tensors(scene.model, scene.local(int(scene.rows(victim)[-1])))
             wanted = torch.from_numpy(turns(scene.classes(victim), len(claims[place])))
-            noise = rng.normal(0.0, self.noise, claims[place].shape).astype(np.float32)
+            noise = context.rng.normal(0.0, self.noise, claims[place].shape).astype(np.float32)
             x = torch.from_numpy(np.clip(means[wanted.numpy()] + noise, 0, 1)).requires_grad_()
             adam = torch.optim.Adam([x], self.rate)
             with one_thread():

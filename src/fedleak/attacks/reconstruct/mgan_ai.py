@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 from msgspec import Meta
 
+from fedleak.attacks.context import AttackContext
 from fedleak.attacks.reconstruct.mgan import Loop, reconstruct
 from fedleak.attacks.reconstruct.representatives import Inversion
 from fedleak.attacks.reconstruct.victim_context import Portraits, Scene, spread
@@ -60,23 +61,23 @@ class MganPassive(Loop):
     ] = 6
     iterations: Annotated[int, Meta(ge=1, description="steps of the search for representatives")] = 30
 
-    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Predictions:
+    def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> Predictions:
         """A generator for every victim."""
         scene = Scene(view, questions)
         rounds = {victim: spread(scene.rounds(victim), self.rounds) for victim in scene.victims}
         first = sorted({number for own in rounds.values() for number in own[: self.early]})
-        portraits = scene.portraits(Inversion(iterations=self.iterations), first, rng)
-        return self._drawn(scene, rounds, portraits, rng)
+        portraits = scene.portraits(Inversion(iterations=self.iterations), first, context.rng)
+        return self._drawn(scene, rounds, portraits, context)
 
     def _drawn(
-        self, scene: Scene, rounds: dict[int, list[int]], portraits: Portraits | None, rng: np.random.Generator
+        self, scene: Scene, rounds: dict[int, list[int]], portraits: Portraits | None, context: AttackContext
     ) -> Predictions:
         given = scene.questions
         claims = np.empty((len(given), given.samples, *scene.shape), dtype=np.float32)
         for place, victim in enumerate(scene.victims):
-            generator = Generator(scene.shape, given.classes, self.width, rng)
-            claims[place] = reconstruct(scene, victim, generator, rounds[victim], portraits, self, rng)
-            scene.view.progress((place + 1) / len(scene.victims))
+            generator = Generator(scene.shape, given.classes, self.width, context.rng)
+            claims[place] = reconstruct(scene, victim, generator, rounds[victim], portraits, self, context.rng)
+            context.progress((place + 1) / len(scene.victims))
         return claims
 
 
@@ -94,10 +95,10 @@ class MganActive(MganPassive):
     )
     capabilities: ClassVar[Capability] = Capability.ISOLATE
 
-    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Predictions:
+    def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> Predictions:
         """Only for victims that are isolated."""
         scene = Scene(view, questions)
         if not set(scene.victims) <= view.isolated:
             raise AttackError("attack 'mgan-active': a victim is not isolated in this run; see [isolate] in the plan")
         rounds = {victim: spread(scene.rounds(victim), self.rounds) for victim in scene.victims}
-        return self._drawn(scene, rounds, None, rng)
+        return self._drawn(scene, rounds, None, context)

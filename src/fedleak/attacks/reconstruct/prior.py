@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 from msgspec import Meta
 
+from fedleak.attacks.context import AttackContext
 from fedleak.attacks.reconstruct.decoder import Mapped, learnt
 from fedleak.attacks.reconstruct.mgan import Loop, reconstruct
 from fedleak.attacks.reconstruct.representatives import Inversion
@@ -56,17 +57,19 @@ class MganPrior(Loop):
         """The run, with the links that this adversary sees."""
         return Scene(view, questions)
 
-    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Predictions:
+    def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> Predictions:
         """One decoder for all, one mapper for each victim."""
         scene = self.scene(view, questions)
         given = scene.questions
-        decoder = learnt(given.auxiliary, scene.shape, given.classes, self.pretraining, rng)
+        decoder = learnt(given.auxiliary, scene.shape, given.classes, self.pretraining, context.rng)
         first = sorted({n for victim in scene.victims for n in scene.rounds(victim)[: self.early]})
-        portraits = scene.portraits(Inversion(iterations=self.iterations), first, rng) if self.identity else None
+        portraits = (
+            scene.portraits(Inversion(iterations=self.iterations), first, context.rng) if self.identity else None
+        )
         claims = np.empty((len(questions), given.samples, *scene.shape), dtype=np.float32)
         for place, victim in enumerate(scene.victims):
             own = scene.rounds(victim)[self.early - 1 :] if self.identity else scene.rounds(victim)
             own = spread(own or scene.rounds(victim)[-1:], self.rounds)
-            claims[place] = reconstruct(scene, victim, Mapped(decoder, rng), own, portraits, self, rng)
-            view.progress((place + 1) / len(scene.victims))
+            claims[place] = reconstruct(scene, victim, Mapped(decoder, context.rng), own, portraits, self, context.rng)
+            context.progress((place + 1) / len(scene.victims))
         return claims

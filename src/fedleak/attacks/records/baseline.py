@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from fedleak.attacks.context import AttackContext
 from fedleak.attacks.records.candidate_search import Searching, named
 from fedleak.core import Observation
 from fedleak.games.game import Predictions, Questions
@@ -28,8 +29,8 @@ class ExposureBaseline(Searching):
     summary: ClassVar[str] = "Names the records that the final model finds likeliest, the same ones for everybody."
     needs: ClassVar[Observation] = Observation.SNAPSHOTS
 
-    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Predictions:
+    def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> Predictions:
         """Rank by exposure under the last snapshot."""
-        found = self.search(view, questions, [view.rounds])
+        found = self.search(view, questions, [view.rounds], context.workers)
         order = np.argsort(-found.exposure[-1], kind="stable")
         return named(questions, found.records, np.tile(order, (len(questions), 1)))

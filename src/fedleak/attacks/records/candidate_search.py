@@ -53,7 +53,7 @@ class Searching:
     capabilities: ClassVar[Capability] = Capability.NONE
     tasks: ClassVar[tuple[Task, ...]] = (Task.NEXT_TOKEN,)
 
-    def search(self, view: View, questions: Questions, rounds: Sequence[int]) -> Candidates:
+    def search(self, view: View, questions: Questions, rounds: Sequence[int], workers: int = 1) -> Candidates:
         """Find candidates, unless they are handed out, and score them under the snapshots of these rounds."""
         assert isinstance(questions, RecordQuestions)
         reader = language(view, questions.records.characters, questions.records.context)
@@ -61,7 +61,7 @@ class Searching:
         yields = (self.under(space, view.snapshot(number)) for number in spread(view.rounds, self.snapshots))
         # A dictionary for a set that keeps its order.
         records = questions.listed or tuple(dict.fromkeys(record for found in yields for record in found))
-        logs = log_probabilities(reader, (view.snapshot(n) for n in rounds), records, view.workers)
+        logs = log_probabilities(reader, (view.snapshot(n) for n in rounds), records, workers)
         return Candidates(records, exposures(logs, records))
 
     def under(self, space: Space, snapshot: Params) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.stats import rankdata
 
+from fedleak.attacks.context import AttackContext
 from fedleak.attacks.records.candidate_search import Candidates, Searching, named, presence
 from fedleak.attacks.records.scoring import Scores
 from fedleak.core import IntArray, Observation
@@ -27,15 +28,15 @@ class Correlating(Searching):
         """What is seen of each client in each round: (rounds, clients)."""
         raise NotImplementedError
 
-    def followed(self, view: View, questions: RecordQuestions) -> Candidates:
+    def followed(self, view: View, questions: RecordQuestions, workers: int = 1) -> Candidates:
         """Candidates, and how exposed they were after every round, from round 0 on."""
-        return self.search(view, questions, range(view.rounds + 1))
+        return self.search(view, questions, range(view.rounds + 1), workers)
 
-    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Predictions:
+    def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> Predictions:
         """Rank by the sum of two ranks: of the correlation with the client's signal, and of the final exposure."""
         assert isinstance(questions, RecordQuestions)
         signals = self.signals(view, questions)
-        found = self.followed(view, questions)
+        found = self.followed(view, questions, context.workers)
         # The change that a round made goes with the signals of that round; one round off, and nothing is found.
         correlation = spearman(signals, np.diff(found.exposure, axis=0))
         orders = np.array([rank_sum(row, found.exposure[-1]) for row in correlation])

@@ -24,8 +24,8 @@ def language(view: View, characters: Sequence[str], context: str) -> Language:
     return Language(model, tuple(characters), context)
 
 
-def followed(view: View, characters: Sequence[str], context: str, texts: Sequence[str]) -> Scores:
+def followed(view: View, characters: Sequence[str], context: str, texts: Sequence[str], workers: int = 1) -> Scores:
     """Exposure of each text under every snapshot, from round 0 on: (rounds + 1, texts)."""
     snapshots = (view.snapshot(number) for number in range(view.rounds + 1))
-    logs = log_probabilities(language(view, characters, context), snapshots, texts, view.workers)
+    logs = log_probabilities(language(view, characters, context), snapshots, texts, workers)
     return exposures(logs, texts)

@@ -16,6 +16,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 from msgspec import Meta
 
+from fedleak.attacks.context import AttackContext
 from fedleak.attacks.records.beam_search import contrasts, guided
 from fedleak.attacks.records.candidate_search import Searching, named, presence
 from fedleak.attacks.records.eavesdrop import spearman
@@ -58,34 +59,37 @@ class EavesdropStrong(Searching):
     )
     needs: ClassVar[Observation] = Observation.SNAPSHOTS | Observation.SELECTION
 
-    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Predictions:
+    def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> Predictions:
         """Rank by correlation and likelihood together."""
         assert isinstance(questions, RecordQuestions)
-        found = self.search(view, questions, range(view.rounds + 1))
+        found = self.search(view, questions, range(view.rounds + 1), context.workers)
         lengths = np.array([len(record) for record in found.records])
         records, logs = found.records, found.exposure * lengths
         if not questions.listed:
-            more = self._more(view, questions, np.diff(logs, axis=0))
+            more = self._more(view, questions, np.diff(logs, axis=0), context.workers)
             new = tuple(record for record in more if record not in set(records))
             if new:
-                records, logs = (*records, *new), np.concatenate([logs, self._read(view, questions, new)], axis=1)
+                records, logs = (
+                    (*records, *new),
+                    np.concatenate([logs, self._read(view, questions, new, context.workers)], axis=1),
+                )
         correlation = spearman(presence(view, questions.clients), np.diff(logs, axis=0))
         order = np.argsort(-(self.weight * correlation + logs.max(axis=0)), axis=1, kind="stable")
         return named(questions, records, order)
 
-    def _read(self, view: View, questions: RecordQuestions, texts: Sequence[str]) -> Scores:
+    def _read(self, view: View, questions: RecordQuestions, texts: Sequence[str], workers: int) -> Scores:
         reader = language(view, questions.records.characters, questions.records.context)
         snapshots = (view.snapshot(number) for number in range(view.rounds + 1))
-        return log_probabilities(reader, snapshots, texts, view.workers)
+        return log_probabilities(reader, snapshots, texts, workers)
 
-    def _more(self, view: View, questions: RecordQuestions, changes: Scores) -> tuple[str, ...]:
+    def _more(self, view: View, questions: RecordQuestions, changes: Scores, workers: int) -> tuple[str, ...]:
         """Records that the guided search finds."""
         others = {client for number in range(1, view.rounds + 1) for client in view.selection(number)}
         everybody = [*questions.clients, *sorted(others - set(questions.clients))]
         weights = contrasts(presence(view, everybody), changes)[: len(questions)] * np.sqrt(view.rounds)
 
         def score(texts: Sequence[str]) -> Scores:
-            logs = self._read(view, questions, texts)
+            logs = self._read(view, questions, texts, workers)
             return np.asarray(weights @ np.diff(logs, axis=0) + _LEVEL * logs[len(logs) // 2 :].mean(axis=0))
 
         return guided(questions.form, score, len(questions), self.width)

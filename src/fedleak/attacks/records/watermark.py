@@ -39,9 +39,9 @@ class Watermark(Correlating):
         """How the exposure of the client's watermark changed."""
         return np.diff(watermarks(view, questions), axis=0)
 
-    def followed(self, view: View, questions: RecordQuestions) -> Candidates:
+    def followed(self, view: View, questions: RecordQuestions, workers: int = 1) -> Candidates:
         """Leave out its own records, the only ones of which it knows that they are nobody's secret."""
-        found, own = super().followed(view, questions), set(view.injected.values())
+        found, own = super().followed(view, questions, workers), set(view.injected.values())
         foreign = [place for place, record in enumerate(found.records) if record not in own]
         return Candidates(tuple(found.records[place] for place in foreign), found.exposure[:, foreign])
 
