@@ -45,7 +45,7 @@ def ask(run: Path, game: Any) -> tuple[View, GameInstance]:
 
 def play(run: Path, game: Any, attack: Any) -> float:
     view, asked = ask(run, game)
-    claims = attack.run(view, asked.prior, asked.questions, np.random.default_rng(0))
+    claims = attack.run(view, asked.prior, asked.questions, AttackContext(np.random.default_rng(0)))
     assert claims.shape == (len(asked.questions), 1) and claims.dtype == np.float32
     return float(average_precision_score(asked.answers.right, claims[:, 0]))
 
@@ -69,7 +69,8 @@ def test_the_order_within_a_pair_does_not_matter(run: Path, attack: Any) -> None
     view, asked = ask(run, Match(pairs=40))
     turned = replace(asked.questions, updates=asked.questions.updates[:, ::-1])
     one, other = (
-        attack.run(view, asked.prior, questions, np.random.default_rng(0)) for questions in (asked.questions, turned)
+        attack.run(view, asked.prior, questions, AttackContext(np.random.default_rng(0)))
+        for questions in (asked.questions, turned)
     )
     assert np.allclose(one, other, atol=1e-5)
 
@@ -80,14 +81,16 @@ def test_a_pair_of_the_same_update_is_refused(run: Path, attack: Any) -> None:
     updates = asked.questions.updates.copy()
     updates[3] = updates[3, 0]
     with pytest.raises(AttackError, match=rf"question 3 pairs update {updates[3, 0]} with itself"):
-        attack.run(view, asked.prior, replace(asked.questions, updates=updates), np.random.default_rng(0))
+        attack.run(
+            view, asked.prior, replace(asked.questions, updates=updates), AttackContext(np.random.default_rng(0))
+        )
 
 
 @pytest.mark.parametrize("attack", [*ON_PAIRS, MatchText()], ids=lambda attack: attack.name)
 def test_questions_of_another_game_are_refused(run: Path, attack: Any) -> None:
     view, asked = ask(run, Identify())
     with pytest.raises(AttackError, match=f"play it in the game '{attack.game}'"):
-        attack.run(view, asked.prior, asked.questions, np.random.default_rng(0))
+        attack.run(view, asked.prior, asked.questions, AttackContext(np.random.default_rng(0)))
 
 
 @pytest.mark.parametrize("attack", LEARNERS, ids=lambda attack: attack.name)
@@ -95,7 +98,7 @@ def test_without_any_labelled_update_an_attack_says_so(run: Path, attack: Any) -
     view, asked = ask(run, CrossModal() if attack.game == "cross-modal" else Match(pairs=40))
     view.updates.__dict__["shadow"] = np.full(len(view.updates), -1)
     with pytest.raises(AttackError, match="no shadow client was selected"):
-        attack.run(view, asked.prior, asked.questions, np.random.default_rng(0))
+        attack.run(view, asked.prior, asked.questions, AttackContext(np.random.default_rng(0)))
 
 
 @pytest.mark.parametrize("attack", LEARNERS[1:], ids=lambda attack: attack.name)
@@ -105,7 +108,7 @@ def test_one_labelled_user_is_not_enough_to_learn_what_differs(run: Path, attack
     only[only != only.max()] = -1
     view.updates.__dict__["shadow"] = only
     with pytest.raises(AttackError, match=r"from 1 users|at least two users"):
-        attack.run(view, asked.prior, asked.questions, np.random.default_rng(0))
+        attack.run(view, asked.prior, asked.questions, AttackContext(np.random.default_rng(0)))
 
 
 def test_cosine_is_the_cosine(run: Path) -> None:

@@ -59,7 +59,7 @@ def test_in_the_open_world_strangers_have_an_option_of_their_own(attack: Any, ru
     # About strangers it has learnt from: whoever cannot tell these from users can tell nobody.
     rows, who = sent_by(prior.candidates, run)
     stranger = who >= len(questions.options) - 1
-    claims = attack.run(view, prior, replace(questions, updates=rows), np.random.default_rng(0))
+    claims = attack.run(view, prior, replace(questions, updates=rows), AttackContext(np.random.default_rng(0)))
     assert claims.shape == (len(rows), len(questions.options))
     assert average_precision_score(stranger, claims[:, -1]) > stranger.mean() + 0.25
 
@@ -71,7 +71,7 @@ def test_candidates_without_a_labelled_update_are_answered_too(attack: Any, pres
     few = np.array(view.updates.shadow)
     few[few >= present] = -1  # the other shadow clients were never selected
     view.updates.__dict__["shadow"] = few
-    claims = attack.run(view, prior, questions, np.random.default_rng(0))
+    claims = attack.run(view, prior, questions, AttackContext(np.random.default_rng(0)))
     assert claims.shape == (len(questions.updates), USERS)
     assert np.isfinite(claims).all()
     if attack.name != "reid-labels":  # which knows everybody's label mix from the prior
@@ -83,7 +83,7 @@ def test_without_any_labelled_update_an_attack_says_so(attack: Any, run: Path) -
     view, prior, questions = asked(run)
     view.updates.__dict__["shadow"] = np.full(len(view.updates), -1)
     with pytest.raises(AttackError, match="no shadow client was selected"):
-        attack.run(view, prior, questions, np.random.default_rng(0))
+        attack.run(view, prior, questions, AttackContext(np.random.default_rng(0)))
 
 
 def test_a_layer_that_is_not_there_is_answered_with_the_nearest_one(run: Path) -> None:

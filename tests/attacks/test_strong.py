@@ -80,7 +80,7 @@ def look(run: Run, adversary: Adversary = ANONYMOUS_SERVER, game: Identify | Non
 
 def score(attack: Any, run: Run, adversary: Adversary = ANONYMOUS_SERVER) -> float:
     view, given = look(run, adversary)
-    claims = attack.run(view, given.prior, given.questions, rng_for(0, "attack"))
+    claims = attack.run(view, given.prior, given.questions, AttackContext(rng_for(0, "attack")))
     return average_precision(claims, given.answers.right).value
 
 
@@ -93,8 +93,9 @@ def test_where_few_labelled_updates_exist_it_makes_its_own(trained: tuple[Plan, 
 
 def test_claims_do_not_depend_on_the_number_of_workers(trained: tuple[Plan, Run]) -> None:
     one, two = (
-        SMALL.run(view, given.prior, given.questions, AttackContext(rng_for(0, "attack")))
-        for view, given in (look(trained[1], workers=workers) for workers in (1, 2))
+        SMALL.run(view, given.prior, given.questions, AttackContext(rng_for(0, "attack"), workers=workers))
+        for workers in (1, 2)
+        for view, given in [look(trained[1])]
     )
     np.testing.assert_array_equal(one, two)
 
@@ -117,9 +118,9 @@ def test_lasting_handles_are_used_instead_of_linking(trained: tuple[Plan, Run]) 
 
 
 def test_the_memory_of_the_plan_holds_for_it_too(trained: tuple[Plan, Run]) -> None:
-    view, given = look(trained[1], memory=0)
+    view, given = look(trained[1])
     with pytest.raises(AttackError, match="raise memory"):
-        SMALL.run(view, given.prior, given.questions, AttackContext(rng_for(0, "attack")))
+        SMALL.run(view, given.prior, given.questions, AttackContext(rng_for(0, "attack"), memory=0))
 
 
 def test_the_server_makes_what_a_client_would_send(trained: tuple[Plan, Run]) -> None:

@@ -118,7 +118,7 @@ class Exposure(SingleAttackAnalysis):
         owners = [truth.client_user[client] for client in questions.clients]
         groups = [[held[owner][0] for owner in owners if owner in held] for held in (truth.secrets, truth.decoys)]
         records = [record for group in groups for record in group]
-        view, _ = given.look(run.folder / "trace", adversary, memory=run.memory)
+        view, _ = given.look(run.folder / "trace", adversary)
         space = Space(questions.form, language(view, known.characters, known.context))
         rounds = [0, *spread(view.rounds, self.points)]
         ranked = []

@@ -73,11 +73,11 @@ def course(
     run: Run, given: GameInstance, signal: str, adversary: Any, attack: Correlating | None, workers: int
 ) -> Course:
     """Follow the true secrets of a run, and an attack's candidates, through an adversary's eyes."""
-    view, questions = given.look(run.folder / "trace", adversary, workers=workers)
+    view, questions = given.look(run.folder / "trace", adversary)
     assert isinstance(questions, RecordQuestions)
     records = questions.records
     secrets = ["".join(records.characters[token] for token in row if token) for row in given.answers.right]
-    exposure = followed(view, records.characters, records.context, secrets)
+    exposure = followed(view, records.characters, records.context, secrets, workers)
     if signal == "presence":
         everybody = {client for number in range(1, view.rounds + 1) for client in view.selection(number)}
         others = sorted(everybody - set(questions.clients))
@@ -86,7 +86,7 @@ def course(
         signals = np.asarray(Watermark().signals(view, questions), dtype=np.float64)
     first = None
     if attack is not None:
-        found = attack.followed(view, questions)
+        found = attack.followed(view, questions, workers)
         changes, last = np.diff(found.exposure, axis=0), found.exposure[-1]
         correlation = spearman(signals, changes)[: len(secrets)]
         chosen = np.array([rank_sum(row, last)[0] for row in correlation])

@@ -16,6 +16,7 @@ import numpy as np
 
 from fedleak.core import Capability, IntArray, Observation
 from fedleak.errors import AttackError
+from fedleak.federation.hooks import Defence
 from fedleak.metrics.attack_result import Answers, AttackResult, Predictions
 from fedleak.metrics.metric import Metric
 from fedleak.results.audit import Score
@@ -72,7 +73,14 @@ class GameInstance:
     every: int = 1  # the adversary has only every k-th snapshot, and the last
     everything: bool = False  # updates that are not asked about are seen too
 
-    def look(self, trace_folder: Path, adversary: Adversary, **means: Any) -> tuple[View, Questions]:
+    def look(
+        self,
+        trace_folder: Path,
+        adversary: Adversary,
+        *,
+        shuffled: np.random.Generator | None = None,
+        defences: Sequence[Defence] = (),
+    ) -> tuple[View, Questions]:
         """The view in which the questions are asked, and the questions by the rows of that view.
 
         Updates that are neither labelled nor asked about are in the trace for the experiment's sake only: clients on
@@ -80,8 +88,16 @@ class GameInstance:
         see them, and that they are not asked about, would tell who is a stranger.
         """
         if not self.questions.updates.size:
-            given = {"injected": self.injected, "every": self.every, **means}
-            return View(trace_folder, adversary, self.shadow, **given), self.questions
+            view = View(
+                trace_folder,
+                adversary,
+                self.shadow,
+                injected=self.injected,
+                every=self.every,
+                shuffled=shuffled,
+                defences=defences,
+            )
+            return view, self.questions
         shown = (self.shadow >= 0) | self.everything
         shown[self.questions.updates] = True
         rows = np.flatnonzero(shown)
@@ -93,7 +109,8 @@ class GameInstance:
             self.shadow[rows],
             rows=None if everything else rows,
             injected=self.injected,
-            **means,
+            shuffled=shuffled,
+            defences=defences,
         )
         return view, questions
 
