@@ -13,8 +13,8 @@ import numpy as np
 from fedleak.core import UserId, rng_for
 from fedleak.errors import AttackError, TraceError
 from fedleak.games.game import GameInstance, Predictions
-from fedleak.pipeline.jobs import Tick
-from fedleak.pipeline.runs import Run, digest, facts
+from fedleak.pipeline.jobs import Tick, deserialise_plan
+from fedleak.pipeline.runs import Run, digest, facts, runs
 from fedleak.score.assemble import settings_key
 from fedleak.score.permutation import derangement
 from fedleak.score.score import AttackResult
@@ -23,7 +23,7 @@ from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth
 
-__all__ = ["build_questions", "play", "attack_run", "is_played", "played"]
+__all__ = ["build_questions", "play", "attack_run", "attack_job", "is_played", "played"]
 
 
 def claims_path(run: Run, attack: Any, game: Any, adversary: Any) -> Path:
@@ -114,6 +114,13 @@ def attack_run(run: Run, attack: Any, game: Any, adversary: Any, tick: Tick, *, 
     claims = play(run, attack, game, adversary, workers=workers, tick=tick).claims
     np.save(buffer, claims, allow_pickle=False)
     write_atomic(path, buffer.getvalue())
+
+
+def attack_job(text: str, change: bytes, out: str, index: int, play: int, workers: int, tick: Tick) -> None:
+    """Play one attack on one run, in a worker process."""
+    plan = deserialise_plan(text, change)
+    run = runs(plan, Path(out))[index]
+    attack_run(run, *run.variant.plays(plan)[play], tick, workers=workers)
 
 
 def is_played(run: Run, attack: Any, game: Any, adversary: Any) -> bool:

@@ -7,7 +7,6 @@ A run's folder holds `trace/` (what happened), `truth/` (who is who), `prior/` (
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -17,12 +16,9 @@ import msgspec
 from fedleak.errors import TraceError
 from fedleak.plan.configure import to_dict
 from fedleak.plan.plan import Plan
-from fedleak.score.assemble import Facts
-from fedleak.trace.files import read_whole
+from fedleak.trace.run_facts import RunFacts
 
-__all__ = ["Tick", "Variant", "Run", "digest", "variants", "runs", "facts"]
-
-Tick = Callable[[float], None]
+__all__ = ["Variant", "Run", "digest", "variants", "runs", "facts"]
 
 
 @dataclass(frozen=True)
@@ -129,15 +125,9 @@ def runs(plan: Plan, out: Path) -> list[Run]:
     ]
 
 
-def facts(run: Run) -> Facts | None:
+def facts(run: Run) -> RunFacts | None:
     """What a trained run says about itself; None if it is not trained to the end."""
-    path = run.folder / "run.json"
-    if not path.exists():
-        return None
-    try:
-        found = msgspec.json.decode(read_whole(path), type=Facts)
-    except msgspec.DecodeError as error:
-        raise TraceError(f"{path} is damaged ({error}); delete {run.folder} and train again") from error
-    if found.fingerprint != run.fingerprint:
+    found = RunFacts.load(run.folder)
+    if found is not None and found.fingerprint != run.fingerprint:
         raise TraceError(f"{run.folder} holds a run of another plan; choose another --out")
     return found
