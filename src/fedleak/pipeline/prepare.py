@@ -10,7 +10,7 @@ import numpy as np
 
 from fedleak.core import Layout
 from fedleak.errors import PlanError, did_you_mean
-from fedleak.federation.federation import Client, defended, make_clients
+from fedleak.federation.federation import Client, make_clients
 from fedleak.federation.model import Input, Model, Signature
 from fedleak.federation.promises import promises
 from fedleak.federation.tampering import Tampering
@@ -30,8 +30,7 @@ class PreparedRun:
     """A run that is ready to be trained."""
 
     population: Prepared
-    model: Model  # the plan's
-    trained: Model  # the same as the defences change it: what the clients train
+    model: Model
     clients: tuple[Client, ...]  # those of the adversary's included
     tampering: Tampering
     told: tuple[dict[str, Any], ...]  # how the trace's header tells of the tampering
@@ -41,16 +40,13 @@ def prepare_run(plan: Plan, run: Run) -> PreparedRun:
     """Draw the users, build the model, hand out the data, and write down who is who."""
     population = prepare(plan.dataset, plan.population, run.seed, iid=run.variant.control == "iid", inject=plan.inject)
     model = fitting_model(plan, population)
-    trained = defended(model, run.variant.defences)
     everyone = make_clients(population.shares, run.seed, adaptive=run.variant.adaptive is not None)
-    clients, tampering, told = tamper(plan, population, trained, everyone, run.seed)
+    clients, tampering, told = tamper(plan, population, model, everyone, run.seed)
     # Now, so that an accountant that is not installed is missed before anything is trained.
     promises(run.variant.defences, plan.federation, len(clients), [len(d.data) for d in clients], run.seed)
     _save_truth(plan, population, everyone, run.folder / "truth")
     _save_prior(population, clients, run.folder / "prior")
-    return PreparedRun(
-        population=population, model=model, trained=trained, clients=clients, tampering=tampering, told=told
-    )
+    return PreparedRun(population=population, model=model, clients=clients, tampering=tampering, told=told)
 
 
 def _save_truth(plan: Plan, population: Prepared, clients: tuple[Client, ...], folder: Path) -> None:

@@ -26,7 +26,7 @@ def record_run(plan: Plan, run: Run, ready: PreparedRun, tick: Tick, workers: in
     folder = run.folder / "trace"
     writer = TraceWriter.open(folder, header(plan, run, ready))
     if writer.weights is None:
-        writer.start(initial(ready.trained, run.seed))
+        writer.start(initial(ready.model, run.seed))
     tick(writer.rounds)
     rounds = train(
         ready.model,
@@ -56,7 +56,7 @@ def header(plan: Plan, run: Run, ready: PreparedRun) -> Header:
         rounds=plan.federation.rounds,
         task=ready.population.task,
         model=plan.resolved["model"]["name"],
-        layout=ready.trained.layout,
+        layout=ready.model.layout,
         clients=tuple(client.id for client in ready.clients),
         shadow=tuple(client.shadow for client in ready.clients),
         settings=known_to_all(plan, ready.population),
