@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from fedleak.errors import TraceError
+from fedleak.federation.hooks import Defence
 from fedleak.plan.configure import to_dict
-from fedleak.plan.plan import Plan
+from fedleak.plan.plan import Plan, Play
 from fedleak.trace.run_facts import RunFacts
 
 __all__ = ["Variant", "Run", "digest", "variants", "runs", "facts"]
@@ -25,7 +26,7 @@ __all__ = ["Variant", "Run", "digest", "variants", "runs", "facts"]
 class Variant:
     """What sets a run apart from the undefended one."""
 
-    defences: tuple[Any, ...] = ()
+    defences: tuple[Defence, ...] = ()
     control: str | None = None
     deployed: bool = False
     # The adversary knows the defences: lets them act on its shadow clients, in a federation of its own, or where it has
@@ -58,8 +59,8 @@ class Variant:
         """Where its federation lies."""
         return self.label if self.trained else replace(self, control=None, adaptive=None).label
 
-    def plays(self, plan: Plan) -> list[tuple[Any, Any, Any]]:
-        """Every (attack, game, adversary) that is played for it.
+    def plays(self, plan: Plan) -> list[Play]:
+        """Every attack that is played for it, with its game and as whom.
 
         Without shadow clients, to know of a defence makes a difference only to attacks that imitate clients.
         """
@@ -82,7 +83,7 @@ class Run:
         return f"{self.variant.label}, seed {self.seed}"
 
 
-def digest(data: Any) -> str:
+def digest(data: object) -> str:
     """A fingerprint of plain data."""
     return hashlib.sha256(msgspec.json.encode(data, order="deterministic")).hexdigest()
 

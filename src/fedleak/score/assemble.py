@@ -208,7 +208,9 @@ def missing_strongest(plan: Plan) -> dict[tuple[str, str], str]:
         (adversary.name, label(game, plan.games)): game.strongest
         for game in plan.games
         for adversary in plan.adversaries
-        if game.strongest not in (None, *played) and not adversary.missing(registry.load("attack", game.strongest))
+        if game.strongest is not None
+        and game.strongest not in played
+        and not adversary.missing(registry.load("attack", game.strongest))
     }
 
 
