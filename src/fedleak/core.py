@@ -5,9 +5,10 @@ from __future__ import annotations
 import enum
 import hashlib
 import math
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NewType, TypeAlias
+from typing import Any, Generic, NewType, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,7 @@ __all__ = [
     "Observation",
     "Capability",
     "rng_for",
+    "ByteCache",
     "flag_names",
     "places",
     "format_interval",
@@ -98,6 +100,37 @@ class Capability(enum.Flag):
     INJECT = enum.auto()  # put a record into a client's data
     ISOLATE = enum.auto()  # give one client a model of its own
     JOIN = enum.auto()  # take part as a client
+
+
+V = TypeVar("V")
+
+
+class ByteCache(Generic[V]):
+    """Results that are costly to compute, by a digest of what they follow from, in a bounded number of bytes.
+
+    What was not used for longest goes first. `size` says how many bytes a result takes.
+
+    >>> cache = ByteCache(10, len)
+    >>> [cache.get(key, lambda key=key: key * 6) for key in (b"a", b"b")], len(cache)
+    ([b'aaaaaa', b'bbbbbb'], 1)
+    """
+
+    def __init__(self, most: int, size: Callable[[V], int]) -> None:
+        self._most, self._size = most, size
+        self._kept: OrderedDict[bytes, V] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def get(self, key: bytes, compute: Callable[[], V]) -> V:
+        """What was computed for this key, now or before."""
+        if key not in self._kept:
+            self._kept[key] = compute()
+        self._kept.move_to_end(key)
+        found = self._kept[key]
+        while sum(map(self._size, self._kept.values())) > self._most:
+            self._kept.popitem(last=False)
+        return found
 
 
 def flag_names(flags: enum.Flag) -> str:

@@ -13,9 +13,18 @@ import importlib
 import importlib.metadata
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 from fedleak.errors import PlanError, did_you_mean
+
+if TYPE_CHECKING:
+    from fedleak.analyses.analysis import Analyser
+    from fedleak.attacks.attack import Attack
+    from fedleak.federation.hooks import Defence
+    from fedleak.federation.model import Architecture
+    from fedleak.games.game import Game
+    from fedleak.population.population import Dataset
+    from fedleak.views.adversaries import Adversary
 
 __all__ = ["Kind", "names", "load", "resolve"]
 
@@ -162,6 +171,22 @@ def names(kind: Kind) -> tuple[str, ...]:
     return tuple(_BUILT_IN[kind]) + tuple(sorted(set(_table(kind)) - set(_BUILT_IN[kind])))
 
 
+@overload
+def load(kind: Literal["attack"], name: str) -> type[Attack]: ...
+@overload
+def load(kind: Literal["game"], name: str) -> type[Game]: ...
+@overload
+def load(kind: Literal["defence"], name: str) -> type[Defence]: ...
+@overload
+def load(kind: Literal["dataset"], name: str) -> type[Dataset]: ...
+@overload
+def load(kind: Literal["model"], name: str) -> type[Architecture]: ...
+@overload
+def load(kind: Literal["adversary"], name: str) -> Adversary: ...
+@overload
+def load(kind: Literal["analysis"], name: str) -> type[Analyser]: ...
+@overload
+def load(kind: Kind, name: str) -> Any: ...
 def load(kind: Kind, name: str) -> Any:
     """Import what a name stands for."""
     target = _table(kind).get(name)

@@ -1,16 +1,28 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fedleak import registry
+from fedleak.core import Task
 from fedleak.defences.noise import Noise
 from fedleak.defences.rand_aug import RandomAugmentation
 from fedleak.errors import DataError
-from fedleak.federation.hooks import Defence
+from fedleak.federation import hooks
+from fedleak.federation.hooks import Defence, PublicData
+from fedleak.federation.model import Signature
+from fedleak.federation.models.mlp import Mlp
+from fedleak.plan.plan import FederationPlan
 from fedleak.population.population import Examples
 
 HOOKS = [hook for hook in vars(Defence) if hook.startswith("on_")]
+
+
+def public(examples: Examples) -> PublicData:
+    model = Mlp().build(Signature(Task.CLASSIFY, (3,), 2))
+    return PublicData(examples, model, FederationPlan(), np.random.default_rng(0))
 
 
 def some(n: int, value: float) -> Examples:
@@ -23,6 +35,12 @@ def test_every_defence_acts_at_a_hook_or_hides_something_and_says_what_it_does(n
     assert issubclass(cls, Defence)
     assert cls.summary
     assert cls.hides or any(getattr(cls, hook) is not getattr(Defence, hook) for hook in HOOKS)
+
+
+def test_every_hook_is_documented() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "defend.md").read_text()
+    for hook in HOOKS:
+        assert f"| `{hook}` |" in page and f"- {hook}, " in (hooks.__doc__ or "")
 
 
 @given(st.floats(0.01, 100), st.integers(0, 2**32))
@@ -54,7 +72,9 @@ def test_noise_leaves_the_update_itself_alone_and_repeats_with_its_generator() -
 def test_augmentation_keeps_every_own_example_and_adds_the_share_that_was_asked_for(
     own: int, alpha: float, background: int, seed: int
 ) -> None:
-    mixed = RandomAugmentation(alpha=alpha).on_data(some(own, 1.0), some(background, 2.0), np.random.default_rng(seed))
+    [mixed] = RandomAugmentation(alpha=alpha).on_data(
+        [some(own, 1.0)], public(some(background, 2.0)), [np.random.default_rng(seed)]
+    )
     assert (mixed.x[:own] == 1).all()
     assert (mixed.x[own:] == 2).all()
     assert len(mixed) - own == max(1, round(alpha * own))
@@ -64,11 +84,12 @@ def test_augmentation_keeps_every_own_example_and_adds_the_share_that_was_asked_
 def test_augmentation_repeats_no_background_example_while_there_are_enough() -> None:
     background = Examples(x=np.arange(40, dtype=np.float32)[:, None], y=np.zeros(40, dtype=np.int64))
     own = Examples(x=np.full((40, 1), -1, dtype=np.float32), y=np.zeros(40, dtype=np.int64))
-    mixed = RandomAugmentation(alpha=1.0).on_data(own, background, np.random.default_rng(0))
+    [mixed] = RandomAugmentation(alpha=1.0).on_data([own], public(background), [np.random.default_rng(0)])
     assert sorted(mixed.x[40:, 0]) == list(range(40))
 
 
 @pytest.mark.parametrize("background", [None, some(0, 1.0)])
 def test_augmentation_without_background_says_how_to_get_some(background: Examples | None) -> None:
+    given = None if background is None else public(background)
     with pytest.raises(DataError, match="background_users = N"):
-        RandomAugmentation().on_data(some(2, 1.0), background, np.random.default_rng(0))
+        RandomAugmentation().on_data([some(2, 1.0)], given, [np.random.default_rng(0)])

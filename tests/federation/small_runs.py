@@ -10,8 +10,9 @@ import numpy as np
 import torch
 
 from fedleak.core import FloatArray, Params, Task, UserId
+from fedleak.federation.engines.local_step import LocalStep
 from fedleak.federation.federation import Client, Round, train
-from fedleak.federation.hooks import Defence
+from fedleak.federation.hooks import Defence, PublicData
 from fedleak.federation.model import Model, Signature, Tensors
 from fedleak.federation.models.mlp import Mlp
 from fedleak.plan.plan import FederationPlan
@@ -59,19 +60,21 @@ class Everything(Defence):
 
     name: ClassVar[str] = "everything"
 
-    def on_data(self, data: Examples, background: Examples | None, rng: np.random.Generator) -> Examples:
-        return data.take(rng.integers(0, len(data), len(data)))
+    def on_data(
+        self, data: Sequence[Examples], public: PublicData | None, rngs: Sequence[np.random.Generator]
+    ) -> Sequence[Examples]:
+        return [d.take(rng.integers(0, len(d), len(d))) for d, rng in zip(data, rngs, strict=True)]
 
-    def on_step(self, gradients: Tensors, weights: Tensors, rngs: Sequence[np.random.Generator]) -> Tensors:
-        for g in gradients.values():
+    def on_step(self, step: LocalStep, rngs: Sequence[np.random.Generator]) -> Tensors:
+        for g in step.gradients.values():
             g += torch.from_numpy(np.stack([rng.normal(0, 0.1, g.shape[1:]) for rng in rngs]).astype(np.float32))
-        return gradients
+        return step.gradients
 
     def on_update(self, update: Params, rng: np.random.Generator) -> Params:
         return {name: _noisy(values, rng) for name, values in update.items()}
 
-    def on_channel(self, updates: Params, rng: np.random.Generator) -> Params:
-        return {name: _noisy(rows, rng) for name, rows in updates.items()}
+    def on_aggregate(self, aggregate: Params, shares: FloatArray, rng: np.random.Generator) -> Params:
+        return {name: _noisy(values, rng) for name, values in aggregate.items()}
 
     def on_participation(
         self, selected: Sequence[int], past: Sequence[Sequence[int]], rng: np.random.Generator

@@ -38,15 +38,15 @@ class Unclipped(DpFedAvg):
 class Quiet(DpSgd):
     """Adds a fifth of the noise that it states."""
 
-    def on_sum(self, gradients: Tensors, rngs: Sequence[np.random.Generator]) -> Tensors:
-        return DpSgd(noise=self.noise / 5, clip=self.clip).on_sum(gradients, rngs)
+    def add_noise(self, sums: Tensors, rngs: Sequence[np.random.Generator]) -> Tensors:
+        return DpSgd(noise=self.noise / 5, clip=self.clip).add_noise(sums, rngs)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Unbounded(DpSgd):
     """Clips no example."""
 
-    def on_examples(self, norms: torch.Tensor) -> torch.Tensor:
+    def shorten(self, norms: torch.Tensor) -> torch.Tensor:
         return torch.ones_like(norms)
 
 

@@ -11,10 +11,14 @@ import pytest
 import torch
 from small_runs import PLAN, Everything, run, same, small_model, some, some_clients
 
-from fedleak.core import Params, UserId
-from fedleak.federation.federation import Client, defended, initial, make_clients
-from fedleak.federation.hooks import Defence
+from fedleak.core import FloatArray, Params, UserId
+from fedleak.defences.dp_sgd import DpSgd
+from fedleak.errors import PlanError, TrainingError
+from fedleak.federation.engines.local_step import LocalStep
+from fedleak.federation.federation import Client, initial, make_clients
+from fedleak.federation.hooks import Added, Defence, Loss, PublicData
 from fedleak.federation.model import Model, Tensors
+from fedleak.plan.together import check_together
 from fedleak.population.population import Examples, Share, User
 
 
@@ -33,39 +37,21 @@ def few() -> tuple[Client, ...]:
 class Shorten(Defence):
     name: ClassVar[str] = "shorten"
 
-    def on_data(self, data: Examples, background: Examples | None, rng: np.random.Generator) -> Examples:
-        assert background is not None
-        return Examples.concat([data.take([0]), background.take(rng.permutation(len(background))[:2])])
-
-
-class Frozen:
-    """Wraps a model and starts it from ones."""
-
-    def __init__(self, model: Model) -> None:
-        self.inner, self.layout, self.group = model, model.layout, model.group
-
-    def init(self, rng: np.random.Generator) -> Params:
-        return {name: np.ones_like(values) for name, values in self.inner.init(rng).items()}
-
-    def forward(self, weights: Tensors, x: torch.Tensor) -> torch.Tensor:
-        return self.inner.forward(weights, x)
-
-
-@dataclass(frozen=True)
-class Ones(Defence):
-    name: ClassVar[str] = "ones"
-
-    def on_model(self, model: Model) -> Model:
-        return Frozen(model)
+    def on_data(
+        self, data: Sequence[Examples], public: PublicData | None, rngs: Sequence[np.random.Generator]
+    ) -> Sequence[Examples]:
+        assert public is not None
+        added = [public.examples.take(rng.permutation(len(public.examples))[:2]) for rng in rngs]
+        return [Examples.concat([own.take([0]), more]) for own, more in zip(data, added, strict=True)]
 
 
 @dataclass(frozen=True)
 class ConstantGradient(Defence):
     name: ClassVar[str] = "constant-gradient"
 
-    def on_step(self, gradients: Tensors, weights: Tensors, rngs: Sequence[np.random.Generator]) -> Tensors:
-        assert all(len(g) == len(weights[key]) == len(rngs) for key, g in gradients.items())
-        return {key: torch.ones_like(g) for key, g in gradients.items()}
+    def on_step(self, step: LocalStep, rngs: Sequence[np.random.Generator]) -> Tensors:
+        assert all(len(g) == len(step.weights[key]) == len(rngs) for key, g in step.gradients.items())
+        return {key: torch.ones_like(g) for key, g in step.gradients.items()}
 
 
 @dataclass(frozen=True)
@@ -80,8 +66,27 @@ class Double(Defence):
 class Hide(Defence):
     name: ClassVar[str] = "hide"
 
-    def on_channel(self, updates: Params, rng: np.random.Generator) -> Params:
-        return {name: np.repeat(rows.mean(0, keepdims=True), len(rows), 0) for name, rows in updates.items()}
+    def on_aggregation(self, updates: Params, shares: FloatArray, rng: np.random.Generator) -> Added:
+        means = {name: rows.mean(0) for name, rows in updates.items()}
+        seen = {name: np.tile(mean, (len(shares), 1)) for name, mean in means.items()}
+        return Added(seen, means, np.ones(len(shares), dtype=np.bool_))
+
+
+@dataclass(frozen=True)
+class Halve(Defence):
+    name: ClassVar[str] = "halve"
+
+    def on_aggregate(self, aggregate: Params, shares: FloatArray, rng: np.random.Generator) -> Params:
+        assert shares.sum() == pytest.approx(1)
+        return {name: values * np.float32(0.5) for name, values in aggregate.items()}
+
+
+@dataclass(frozen=True)
+class NoLoss(Defence):
+    name: ClassVar[str] = "no-loss"
+
+    def on_loss(self, loss: Loss, rngs: Sequence[np.random.Generator]) -> Loss:
+        return lambda touches: 0 * loss(touches)
 
 
 @dataclass(frozen=True)
@@ -99,13 +104,6 @@ def test_on_data_changes_what_each_client_trains_on(model: Model, few: tuple[Cli
     background = some(5, np.random.default_rng(9))
     for round_ in run(model, few, Shorten(), background=background):
         assert set(round_.sizes.tolist()) == {3}
-
-
-def test_on_model_changes_the_model(model: Model, few: tuple[Client, ...]) -> None:
-    first, *_ = run(model, few, Ones())
-    for name, values in first.weights.items():
-        np.testing.assert_array_equal(values, 1 + first.aggregate[name])
-    assert isinstance(defended(model, [Ones()]), Frozen)
 
 
 def test_on_step_changes_the_gradients(model: Model, few: tuple[Client, ...]) -> None:
@@ -139,11 +137,32 @@ def test_on_update_changes_what_a_client_sends(model: Model, few: tuple[Client, 
         np.testing.assert_array_equal(doubled.updates[name], 4 * rows)
 
 
-def test_on_channel_changes_what_the_server_receives(model: Model, few: tuple[Client, ...]) -> None:
+def test_on_loss_changes_what_a_step_minimises(model: Model, few: tuple[Client, ...]) -> None:
+    assert all(not rows.any() for rows in run(model, few, NoLoss())[0].updates.values())
+
+
+def test_on_aggregation_changes_what_the_server_sees_and_how_it_adds_up(model: Model, few: tuple[Client, ...]) -> None:
     plain, hidden = run(model, few)[0], run(model, few, Hide())[0]
     for name, rows in plain.updates.items():
-        assert hidden.updates[name].shape == rows.shape
+        assert hidden.updates[name].shape == rows.shape and (hidden.updates[name] == hidden.updates[name][0]).all()
         np.testing.assert_allclose(hidden.aggregate[name], rows.mean(0), atol=1e-6)
+
+
+def test_on_aggregate_changes_how_far_the_server_moves_and_no_update(model: Model, few: tuple[Client, ...]) -> None:
+    plain, half = run(model, few)[0], run(model, few, Halve())[0]
+    for name, rows in plain.updates.items():
+        np.testing.assert_array_equal(half.updates[name], rows)
+        np.testing.assert_array_equal(half.aggregate[name], plain.aggregate[name] / 2)
+
+
+def test_single_examples_cannot_be_had_once_another_defence_changed_the_step(
+    model: Model, few: tuple[Client, ...]
+) -> None:
+    with pytest.raises(PlanError, match="'constant-gradient' changes the local step before"):
+        check_together([ConstantGradient(), DpSgd(noise=1.0)], "plan")
+    with pytest.raises(TrainingError, match="dp-sgd"):
+        run(model, few, ConstantGradient(), DpSgd(noise=1.0))
+    assert run(model, few, DpSgd(noise=1.0), ConstantGradient())
 
 
 def test_on_participation_changes_who_takes_part(model: Model, few: tuple[Client, ...]) -> None:

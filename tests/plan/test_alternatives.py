@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from command_line import TINY
+from fedleak.defences.noise import Noise
+from fedleak.defences.rand_aug import RandomAugmentation
 from fedleak.errors import PlanError
 from fedleak.plan.configure import to_dict
 from fedleak.plan.read import parse
@@ -12,13 +14,13 @@ from fedleak.plan.read import parse
 
 def test_a_list_of_strengths_stands_for_one_defence_each() -> None:
     plan = parse(TINY + '[[defence]]\nname = "noise"\nsigma = [1.0, 2.0]\nrelative = [true, false]\n')
-    assert [(d.sigma, d.relative) for (d,) in plan.defences] == [(1, True), (1, False), (2, True), (2, False)]
+    assert list(plan.defences) == [(Noise(sigma=s, relative=r),) for s in (1, 2) for r in (True, False)]
 
 
 def test_lists_of_defences_that_act_together_are_combined() -> None:
     text = '[[defence]]\nname = "noise"\nsigma = [1.0, 2.0]\nalso = [{name = "rand-aug", alpha = [1.0, 3.0]}]\n'
     plan = parse(TINY + text)
-    assert [(a.sigma, b.alpha) for a, b in plan.defences] == [(1, 1), (1, 3), (2, 1), (2, 3)]
+    assert list(plan.defences) == [(Noise(sigma=s), RandomAugmentation(alpha=a)) for s in (1, 2) for a in (1, 3)]
     assert plan.resolved["defence"] == [[to_dict(d) for d in chosen] for chosen in plan.defences]
 
 

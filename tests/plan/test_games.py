@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from fedleak.errors import PlanError
+from fedleak.games.identify import Identify
 from fedleak.plan.read import parse, read
 
 PLAN = """
@@ -20,12 +21,12 @@ name = "reid-knn"
 
 def test_a_game_that_no_table_speaks_of_is_played_as_it_comes() -> None:
     plan = parse(PLAN)
-    assert [(attack.name, game.name, game.seen) for attack, game, _ in plan.plays] == [("reid-knn", "identify", None)]
+    assert [(attack.name, game) for attack, game, _ in plan.plays] == [("reid-knn", Identify())]
 
 
 def test_every_attack_plays_each_table_of_its_game() -> None:
     plan = parse(PLAN + '[[game]]\nname = "identify"\n[[game]]\nname = "identify"\nseen = 0.5\n')
-    assert [game.seen for _, game, _ in plan.plays] == [None, 0.5]
+    assert [game for _, game, _ in plan.plays] == [Identify(), Identify(seen=0.5)]
 
 
 def test_the_default_controls_are_those_that_the_games_need() -> None:

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedleak.defences.noise import Noise
 from fedleak.errors import PlanError
 from fedleak.plan import shipped
 from fedleak.plan.plan import FederationPlan
@@ -38,7 +39,7 @@ def test_a_good_plan_keeps_what_was_said_and_fills_in_the_rest() -> None:
     assert plan.federation == FederationPlan(rounds=3)
     assert plan.resolved["federation"]["fraction"] == 0.1
     assert plan.resolved["attack"] == [{"name": "reid-knn", "layer": "last", "k": 10}]
-    assert [d.sigma for d in plan.defences[0]] == [0.5]
+    assert plan.defences[0] == (Noise(sigma=0.5),)
     assert plan.limits == {"identify": {"ap": 0.5}}
     assert plan.seeds == (0, 1)
 

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from fedleak.plan.read import parse
-from fedleak.results.audit import Finding
-from fedleak.score.assemble import Facts, RunResult, assemble, label, settings_key
+from fedleak.population.data_quality import Finding
+from fedleak.score.assemble import RunResult, assemble, label, settings_key
 from fedleak.score.score import AttackResult, verdict
+from fedleak.trace.run_facts import RunFacts
 from scored import measure
 
 PLAN = """
@@ -33,8 +34,8 @@ ap = 0.2
 """
 
 
-def facts(utility: float, centralised: float | None = None) -> Facts:
-    return Facts(
+def facts(utility: float, centralised: float | None = None) -> RunFacts:
+    return RunFacts(
         fingerprint="f",
         source="made up",
         users=6,
@@ -49,7 +50,6 @@ def facts(utility: float, centralised: float | None = None) -> Facts:
         chance=0.1,
         centralised=centralised,
         dropped=0,
-        seconds=1.0,
         findings=[Finding(kind="twins", count=2, action="drop", text="two are one")],
     )
 

@@ -11,7 +11,7 @@ from recorded import LAYOUT, a_round, contents, header, params, record
 
 from fedleak.errors import TraceError
 from fedleak.trace.reader import Trace
-from fedleak.trace.writer import TraceWriter, estimate
+from fedleak.trace.writer import TraceWriter
 
 
 def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
@@ -160,10 +160,3 @@ def test_only_the_owner_may_read(tmp_path: Path, umask: int) -> None:
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     for path in (tmp_path / "run" / "trace").iterdir():
         assert stat.S_IMODE(path.stat().st_mode) == 0o600, path.name
-
-
-def test_the_estimate_is_near_what_a_run_takes(tmp_path: Path) -> None:
-    head = header(rounds=50)
-    record(tmp_path, head)
-    taken = sum(len(data) for data in contents(tmp_path).values())
-    assert taken <= estimate(head, 50, 3) <= 1.2 * taken

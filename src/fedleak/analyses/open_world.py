@@ -23,6 +23,7 @@ from fedleak.analyses.analysis import (
     vary,
 )
 from fedleak.pipeline.stages import Progress
+from fedleak.plan.configure import to_dict
 from fedleak.plan.plan import Plan
 from fedleak.results.audit import Analysis
 from fedleak.results.detail import Figure, Series
@@ -61,7 +62,8 @@ class SeenUsers(SingleAttackAnalysis):
         found = [measured(plan, claims) for claims in play(varied, out, progress, jobs)]
         curves: dict[str, list[Point]] = {}
         for (attack, game, _), one in zip(varied.plays, found, strict=True):
-            curves.setdefault(label(attack, attacks), []).append(Point(game.seen, f"{game.seen:.0%} seen", one))
+            share = to_dict(game)["seen"]
+            curves.setdefault(label(attack, attacks), []).append(Point(share, f"{share:.0%} seen", one))
         first = next(iter(curves.values()))
         ends = [
             f"with {point.label}, average precision {format_measured(point.measured)}"

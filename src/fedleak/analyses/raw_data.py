@@ -37,9 +37,8 @@ from fedleak.errors import TraceError
 from fedleak.federation.federation import Round, make_clients
 from fedleak.games.identify import Identify
 from fedleak.pipeline.attack_runner import play as answer
-from fedleak.pipeline.jobs import cores, run_jobs
-from fedleak.pipeline.runs import Run, Tick, Variant, digest
-from fedleak.pipeline.stages import Progress, deserialise_plan, serialise_plan
+from fedleak.pipeline.jobs import Progress, Tick, cores, deserialise_plan, run_jobs, serialise_plan
+from fedleak.pipeline.runs import Run, Variant, digest
 from fedleak.plan.plan import Plan
 from fedleak.population.prepare import Prepared, prepare
 from fedleak.results.audit import Analysis

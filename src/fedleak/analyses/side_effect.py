@@ -13,9 +13,9 @@ from fedleak.core import format_value
 from fedleak.errors import PlanError
 from fedleak.federation.utility import evaluate, metric_of
 from fedleak.pipeline import stages
+from fedleak.pipeline.prepare import fitting_model
 from fedleak.pipeline.runs import runs
 from fedleak.pipeline.stages import Progress
-from fedleak.pipeline.training import fitting_model
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import merged, parse
 from fedleak.population.prepare import prepare

@@ -15,9 +15,9 @@ from fedleak import registry
 from fedleak.analyses.analysis import Numbered, Point, closing, curve, format_measured, measured, otherwise, play, vary
 from fedleak.errors import DataError, PlanError, did_you_mean
 from fedleak.pipeline import stages
+from fedleak.pipeline.prepare import fitting_model
 from fedleak.pipeline.runs import digest, facts, runs
 from fedleak.pipeline.stages import Progress
-from fedleak.pipeline.training import fitting_model
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import refuse_twice
 from fedleak.population.prepare import prepare

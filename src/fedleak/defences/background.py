@@ -6,19 +6,20 @@ import numpy as np
 
 from fedleak.core import IntArray
 from fedleak.errors import DataError
+from fedleak.federation.hooks import PublicData
 from fedleak.population.population import Examples
 
 __all__ = ["required", "draw"]
 
 
-def required(background: Examples | None, defence: str) -> Examples:
+def required(public: PublicData | None, defence: str) -> PublicData:
     """The background, or an error that says how to get one."""
-    if background is None or len(background) == 0:
+    if public is None or len(public.examples) == 0:
         raise DataError(
             f"defence '{defence}' needs background data and this data set brings none; "
             "set some users aside with background_users = N in [population]"
         )
-    return background
+    return public
 
 
 def draw(background: Examples, count: int, rng: np.random.Generator, among: IntArray | None = None) -> Examples:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -9,7 +10,7 @@ import numpy as np
 from msgspec import Meta
 
 from fedleak.defences.background import draw, required
-from fedleak.federation.hooks import Defence
+from fedleak.federation.hooks import Defence, PublicData
 from fedleak.population.population import Examples
 
 __all__ = ["BackgroundReplacement"]
@@ -34,8 +35,14 @@ class BackgroundReplacement(Defence):
         ),
     ] = 0.5
 
-    def on_data(self, data: Examples, background: Examples | None, rng: np.random.Generator) -> Examples:
+    def on_data(
+        self, data: Sequence[Examples], public: PublicData | None, rngs: Sequence[np.random.Generator]
+    ) -> Sequence[Examples]:
         """As many examples as before, so that the client trains as long and counts as much as before."""
-        count = max(1, round(self.alpha * len(data)))
-        kept = np.sort(rng.permutation(len(data))[count:])
-        return Examples.concat([data.take(kept), draw(required(background, self.name), count, rng)])
+        background = required(public, self.name).examples
+        found = []
+        for own, rng in zip(data, rngs, strict=True):
+            count = max(1, round(self.alpha * len(own)))
+            kept = np.sort(rng.permutation(len(own))[count:])
+            found.append(Examples.concat([own.take(kept), draw(background, count, rng)]))
+        return found

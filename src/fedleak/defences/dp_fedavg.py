@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from msgspec import Meta
@@ -105,9 +105,9 @@ class DpFedAvg(Defence):
             f"without replacement in each of {training.rounds} rounds",
         )
 
-    def clashes(self, before: Sequence[Any], after: Sequence[Any]) -> str | None:
+    def clashes(self, before: Sequence[Defence], after: Sequence[Defence]) -> str | None:
         """Whatever could lengthen an update after it was clipped would void the server's noise."""
-        late = [other.name for other in after if other.overrides("on_update") or other.overrides("on_channel")]
+        late = [other.name for other in after if other.overrides("on_update")]
         if self.where == "server" and late:
             return f"'{late[0]}' changes updates after they were clipped, so the server's noise no longer covers them"
         return None

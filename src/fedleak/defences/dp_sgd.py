@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import torch
 from msgspec import Meta
 
 from fedleak.federation.engines.batches import steps_of
+from fedleak.federation.engines.local_step import LocalStep
 from fedleak.federation.hooks import Defence
 from fedleak.federation.model import Tensors
 from fedleak.federation.privacy import Statement, Training, default_delta, poisson
@@ -45,14 +46,18 @@ class DpSgd(Defence):
         Annotated[float, Meta(gt=0, lt=1, description="delta of the statement; 1 / examples^1.1 if absent")] | None
     ) = None
 
-    def on_examples(self, norms: torch.Tensor) -> torch.Tensor:
-        """Shorten gradients that are longer than the clip."""
+    def on_step(self, step: LocalStep, rngs: Sequence[np.random.Generator]) -> Tensors:
+        """Clip each example's gradient, add them up, add noise, and divide by the batch size."""
+        return step.mean(self.add_noise(step.sum_examples(self.shorten), rngs))
+
+    def shorten(self, norms: torch.Tensor) -> torch.Tensor:
+        """How much each gradient counts: those longer than the clip, so much less."""
         return (self.clip / norms.clamp(min=1e-12)).clamp_(max=1.0)
 
-    def on_sum(self, gradients: Tensors, rngs: Sequence[np.random.Generator]) -> Tensors:
+    def add_noise(self, sums: Tensors, rngs: Sequence[np.random.Generator]) -> Tensors:
         """Add noise measured by what one example can add to the sum, from each client's own generator."""
         noisy = {}
-        for key, values in gradients.items():
+        for key, values in sums.items():
             drawn = np.stack([rng.standard_normal(values.shape[1:], dtype=np.float32) for rng in rngs])
             noisy[key] = values + torch.from_numpy(drawn).mul_(self.noise * self.clip)
         return noisy
@@ -88,7 +93,7 @@ class DpSgd(Defence):
             "examples",
         )
 
-    def clashes(self, before: Sequence[Any], after: Sequence[Any]) -> str | None:
-        """Another weight on examples could lift what was clipped."""
-        others = [other.name for other in (*before, *after) if other.overrides("on_examples")]
-        return f"'{others[0]}' weighs examples too, so the clip no longer bounds what each adds" if others else None
+    def clashes(self, before: Sequence[Defence], after: Sequence[Defence]) -> str | None:
+        """Clipping needs the gradients of single examples, which are gone once another defence changed the step."""
+        early = [other.name for other in before if other.overrides("on_step")]
+        return f"'{early[0]}' changes the local step before examples are clipped; write dp-sgd first" if early else None

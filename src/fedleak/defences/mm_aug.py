@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from msgspec import Meta
 
-from fedleak.core import IntArray
 from fedleak.defences.background import draw, required
 from fedleak.defences.modes import modes_of
-from fedleak.federation.hooks import Defence
-from fedleak.federation.model import Model
-from fedleak.plan.plan import FederationPlan
+from fedleak.federation.hooks import Defence, PublicData
 from fedleak.population.population import Examples
 
 __all__ = ["ModeAugmentation"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Sorted(Examples):
-    """A background that is sorted into kinds."""
-
-    mode: IntArray
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,20 +52,15 @@ class ModeAugmentation(Defence):
         ),
     ] | None = None  # fmt: skip
 
-    def on_background(
-        self, background: Examples, model: Model, settings: FederationPlan, rng: np.random.Generator
-    ) -> Examples:
-        """Divide the background, once for all clients: anybody can, since it is public."""
-        chosen = self.features or ("tf-idf" if np.issubdtype(background.x.dtype, np.integer) else "raw")
-        mode = modes_of(background, self.modes, chosen, model, settings, rng)
-        columns: dict[str, Any] = {field.name: getattr(background, field.name) for field in fields(background)}
-        return _Sorted(**columns, mode=mode)
-
-    def on_data(self, data: Examples, background: Examples | None, rng: np.random.Generator) -> Examples:
-        """Pick a kind, and draw from it."""
-        public = required(background, self.name)
-        if not isinstance(public, _Sorted):
-            raise TypeError("the background was not prepared by on_background")
-        kind = rng.choice(np.unique(public.mode))
-        added = draw(public, max(1, round(self.alpha * len(data))), rng, np.flatnonzero(public.mode == kind))
-        return Examples.concat([data, added])
+    def on_data(
+        self, data: Sequence[Examples], public: PublicData | None, rngs: Sequence[np.random.Generator]
+    ) -> Sequence[Examples]:
+        """Divide the background once for all clients: anybody can, since it is public; each draws from one kind."""
+        background = required(public, self.name)
+        mode = modes_of(background, self.modes, self.features)
+        found = []
+        for own, rng in zip(data, rngs, strict=True):
+            kind = np.flatnonzero(mode == rng.choice(np.unique(mode)))
+            count = max(1, round(self.alpha * len(own)))
+            found.append(Examples.concat([own, draw(background.examples, count, rng, kind)]))
+        return found

@@ -17,6 +17,7 @@ from fedleak.core import FloatArray, IntArray
 from fedleak.errors import PlanError
 from fedleak.federation.engines.batches import Pool
 from fedleak.federation.engines.embedded import Embedded, one_thread, tensors
+from fedleak.federation.hooks import PublicData
 from fedleak.federation.loss import inputs, task_of
 from fedleak.federation.model import Model
 from fedleak.plan.plan import FederationPlan
@@ -30,18 +31,13 @@ _PASSES = 5
 _SPECIAL = 2  # tokens 0 (padding) and 1 (unknown) say nothing about a text
 
 
-def modes_of(
-    background: Examples,
-    count: int,
-    features: Literal["raw", "model", "tf-idf"],
-    model: Model,
-    settings: FederationPlan,
-    rng: np.random.Generator,
-) -> IntArray:
+def modes_of(public: PublicData, count: int, features: Literal["raw", "model", "tf-idf"] | None) -> IntArray:
     """Which kind each example is of, by k-means (Sculley, 2010: in small batches, for large backgrounds)."""
+    background, rng = public.examples, public.rng
     words = np.issubdtype(background.x.dtype, np.integer)
-    if (features == "tf-idf") is not words and features != "model":
-        fitting = "tf-idf" if words else "raw"
+    fitting: Literal["raw", "tf-idf"] = "tf-idf" if words else "raw"
+    features = features or fitting
+    if features not in (fitting, "model"):
         raise PlanError(
             f"defence 'mm-aug': features = '{features}' does not fit data of {'words' if words else 'numbers'}; "
             f"choose '{fitting}' or 'model'"
@@ -52,7 +48,7 @@ def modes_of(
     else:
         points = background.x.reshape(len(background), -1)
         if features == "model":
-            points = penultimate(model, background, settings, rng)
+            points = penultimate(public.model, background, public.settings, rng)
         points = points.astype(np.float32)
         distinct = len(np.unique(points, axis=0))
     kmeans = MiniBatchKMeans(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -9,7 +10,7 @@ import numpy as np
 from msgspec import Meta
 
 from fedleak.defences.background import draw, required
-from fedleak.federation.hooks import Defence
+from fedleak.federation.hooks import Defence, PublicData
 from fedleak.population.population import Examples
 
 __all__ = ["RandomAugmentation"]
@@ -28,8 +29,12 @@ class RandomAugmentation(Defence):
         float, Meta(gt=0, description="background examples added for each own example; the paper tries 0.5, 1 and 2")
     ] = 1.0
 
-    def on_data(self, data: Examples, background: Examples | None, rng: np.random.Generator) -> Examples:
+    def on_data(
+        self, data: Sequence[Examples], public: PublicData | None, rngs: Sequence[np.random.Generator]
+    ) -> Sequence[Examples]:
         """Keep everything of one's own."""
-        return Examples.concat(
-            [data, draw(required(background, self.name), max(1, round(self.alpha * len(data))), rng)]
-        )
+        background = required(public, self.name).examples
+        return [
+            Examples.concat([own, draw(background, max(1, round(self.alpha * len(own))), rng)])
+            for own, rng in zip(data, rngs, strict=True)
+        ]

@@ -99,7 +99,7 @@ class SecureAggregation(Defence):
             start = span.stop
         return Added(seen, aggregate, arrived)
 
-    def clashes(self, before: Sequence[Any], after: Sequence[Any]) -> str | None:
+    def clashes(self, before: Sequence[Defence], after: Sequence[Defence]) -> str | None:
         """Somebody else who adds up, or acts on single updates once they are masked, cannot."""
         for other in (*before, *after):
             if other.overrides("on_aggregation"):

@@ -11,21 +11,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
-from fedleak.core import FloatArray, IntArray, Params, UserId, rng_for
-from fedleak.errors import PlanError
+from fedleak.core import IntArray, Params, UserId, rng_for
+from fedleak.federation.aggregation import Aggregator
 from fedleak.federation.engines.batches import Pool
 from fedleak.federation.engines.embedded import Embedded, Rngs, one_thread
-from fedleak.federation.hooks import Defence
+from fedleak.federation.hooks import Defence, PublicData
 from fedleak.federation.loss import task_of
 from fedleak.federation.model import Model
 from fedleak.federation.tampering import NOTHING, Isolation, Tampering
 from fedleak.federation.update_pipeline import apply_update_defences, finite
 from fedleak.plan.plan import FederationPlan
+from fedleak.plan.together import require_places
 from fedleak.population.population import Examples, Share
 
-__all__ = ["Client", "Round", "make_clients", "defended", "initial", "train"]
+__all__ = ["Client", "Round", "make_clients", "initial", "train"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,19 +79,6 @@ def make_clients(shares: Sequence[Share], seed: int, *, adaptive: bool = False) 
     return tuple(found)
 
 
-def defended(model: Model, defences: Sequence[Defence]) -> Model:
-    """The model that the clients train: the plan's, as the defences change it."""
-    for defence in defences:
-        model = defence.on_model(model)
-        for place in defence.places:
-            if place not in getattr(model, "places", ()):
-                raise PlanError(
-                    f"defence '{defence.name}' acts on what leaves the {place} layer, and this model has none that "
-                    "it could reach; choose another model (char-lm, word-lm and rating have every place)"
-                )
-    return model
-
-
 def initial(model: Model, seed: int) -> Params:
     """The weights that the first round starts from."""
     return model.init(rng_for(seed, "weights"))
@@ -112,41 +101,25 @@ def train(
 ) -> Iterator[Round]:
     """Yield the rounds after `start`, which left these weights.
 
-    Every draw is named by round and client, so a resumed run and a run on more workers yield the same bytes.
-    `model` is the plan's: on_model is applied here. A run in which clients are isolated resumes from the models that
-    these have by then, too; its updates are recorded like all others, and do not move the shared model.
+    Every draw is named by round and client, so a resumed run and a run on more workers yield the same bytes. A run in
+    which clients are isolated resumes from the models that these have by then, too; its updates are recorded like all
+    others, and do not move the shared model.
 
     With `fresh_data` everyone's examples are dealt out again before every round, and so is how many each client has: a
     control in which no client repeats anything.
     """
     if start and (weights is None or (tampering.isolated and isolation is None)):
         raise ValueError("a run resumes from the weights of the round it stopped after")
-    model = defended(model, defences)
+    for defence in defences:
+        require_places(defence, model)
     now = initial(model, seed) if weights is None else weights
-    backgrounds = [
-        background
-        if background is None
-        else defence.on_background(background, model, settings, rng_for(seed, "on_background", place))
-        for place, defence in enumerate(defences)
-    ]
-    data = [_guarded(client, defences, backgrounds, seed) for client in clients]
-    engine = Embedded(
-        model,
-        task_of(data[0]),
-        settings,
-        Pool.of(data, [d.id for d in clients]),
-        defences,
-        workers,
-        [d.defended for d in clients],
-    )
-    sizes = engine.pool.sizes
-    everything = engine.pool.copy() if fresh_data else None
+    data = _guarded(clients, defences, background, model, settings, seed)
+    pool = Pool.of(data, [d.id for d in clients])
+    engine = Embedded(model, task_of(data[0]), settings, pool, defences, workers, [d.defended for d in clients])
+    everything = pool.copy() if fresh_data else None
     slots = np.arange(len(clients))  # whose place in the pool each client trains on
     isolation = isolation or Isolation(now, tampering.isolated)
-    adder = next((defence for defence in defences if defence.overrides("on_aggregation")), None)
-    if adder is not None and tampering.isolated:
-        raise PlanError(f"a client cannot be isolated where '{adder.name}' shows nobody's update by itself")
-    alone = np.isin(np.arange(len(clients)), tampering.isolated)
+    aggregator = Aggregator(settings, defences, isolation, seed)
     past: list[list[int]] = []
     for _ in range(start):
         past.append(_select(clients, settings.fraction, defences, past, seed))
@@ -156,14 +129,9 @@ def train(
             past.append(selected)
             with one_thread():
                 if everything is not None:
-                    rng = rng_for(seed, "fresh-data", number)
-                    engine.pool.redeal(everything, rng)
-                    slots = rng.permutation(len(clients))
-                    if tampering.newcomer is not None:  # whose data is its own
-                        mine = tampering.newcomer.client
-                        slots[slots == mine], slots[mine] = slots[mine], mine
+                    slots = _redealt(pool, everything, tampering, rng_for(seed, "fresh-data", number))
                 if tampering.newcomer is not None:
-                    engine.pool.replace(tampering.newcomer.client, tampering.newcomer.data(number, now))
+                    pool.replace(tampering.newcomer.client, tampering.newcomer.data(number, now))
                 rows = _computed(
                     engine,
                     now,
@@ -172,53 +140,54 @@ def train(
                     slots,
                     lambda stage, d, n=number: rng_for(seed, stage, n, clients[d].id),  # type: ignore[misc]
                 )
-                ids = [clients[d].id for d in selected]
-                apply_update_defences(
-                    rows,
-                    ids,
-                    [clients[d].defended for d in selected],
-                    defences,
-                    lambda place, row, n=number, of=ids: rng_for(seed, "on_update", place, n, of[row]),  # type: ignore[misc]
-                    f"round {number}",
-                )
-                kept, dropped = finite(rows, ids, settings, number)
+                kept, dropped = _sent(rows, [clients[d] for d in selected], settings, defences, number, seed)
                 present = np.array(selected, dtype=np.int64)[kept]
                 received: Params = {name: row.numpy()[kept] if dropped else row.numpy() for name, row in rows.items()}
-                for place, defence in enumerate(defences):
-                    if defence.overrides("on_channel"):
-                        received = defence.on_channel(received, rng_for(seed, "on_channel", place, number))
-                together = ~alone[present]
-                for row in np.flatnonzero(~together):
-                    isolation.move(int(present[row]), {name: values[row] for name, values in received.items()})
-                shared = received if together.all() else {name: values[together] for name, values in received.items()}
-                shares = _shares(sizes[slots[present[together]]], settings)
-                if adder is None:
-                    aggregate = _mean(shared, shares)
-                else:
-                    added = adder.on_aggregation(shared, shares, rng_for(seed, "on_aggregation", number))
-                    received, aggregate = added.seen, added.aggregate
-                    lost = [clients[d].id for d in present[~added.arrived]]
-                    dropped = (*dropped, *((name, f"'{adder.name}' lost it on the way") for name in lost))
-                    present, shares = (
-                        present[added.arrived],
-                        _shares(sizes[slots[present[added.arrived]]], settings),
-                    )
-                for place, defence in enumerate(defences):
-                    if defence.overrides("on_aggregate"):
-                        rng = rng_for(seed, "on_aggregate", place, number)
-                        aggregate = defence.on_aggregate(aggregate, shares, rng)
-            now = {name: now[name] + aggregate[name] for name in now}
+                sizes = pool.sizes[slots[present]]
+                done = aggregator.add_up(number, received, present, sizes)
+            now = {name: now[name] + done.aggregate[name] for name in now}
             yield Round(
                 number=number,
-                clients=present,
-                sizes=sizes[slots[present]],
-                updates=received,
-                aggregate=aggregate,
+                clients=present[done.arrived],
+                sizes=sizes[done.arrived],
+                updates=done.seen,
+                aggregate=done.aggregate,
                 weights=now,
-                dropped=dropped,
+                dropped=(*dropped, *((clients[d].id, done.lost) for d in present[~done.arrived])),
             )
     finally:
         engine.close()
+
+
+def _redealt(pool: Pool, everything: Pool, tampering: Tampering, rng: np.random.Generator) -> IntArray:
+    """Deal everybody's data out again; whose place in the pool each client trains on from now is returned."""
+    pool.redeal(everything, rng)
+    slots = rng.permutation(len(pool.sizes))
+    if tampering.newcomer is not None:  # whose data is its own
+        mine = tampering.newcomer.client
+        slots[slots == mine], slots[mine] = slots[mine], mine
+    return slots
+
+
+def _sent(
+    rows: dict[str, torch.Tensor],
+    clients: Sequence[Client],
+    settings: FederationPlan,
+    defences: Sequence[Defence],
+    number: int,
+    seed: int,
+) -> tuple[npt.NDArray[np.bool_], tuple[tuple[str, str], ...]]:
+    """Let the defences on the clients change their updates; which of them are finite, and why others are left out."""
+    ids = [client.id for client in clients]
+    apply_update_defences(
+        rows,
+        ids,
+        [client.defended for client in clients],
+        defences,
+        lambda place, row: rng_for(seed, "on_update", place, number, ids[row]),
+        f"round {number}",
+    )
+    return finite(rows, ids, settings, number)
 
 
 def _computed(
@@ -240,14 +209,26 @@ def _computed(
 
 
 def _guarded(
-    client: Client, defences: Sequence[Defence], backgrounds: Sequence[Examples | None], seed: int
-) -> Examples:
-    data = client.data
-    if not client.defended:
-        return data
+    clients: Sequence[Client],
+    defences: Sequence[Defence],
+    background: Examples | None,
+    model: Model,
+    settings: FederationPlan,
+    seed: int,
+) -> list[Examples]:
+    """What each client trains on, as the defences of those that defend themselves change it."""
+    data = [client.data for client in clients]
+    guarded = [index for index, client in enumerate(clients) if client.defended]
     for place, defence in enumerate(defences):
-        if defence.overrides("on_data"):
-            data = defence.on_data(data, backgrounds[place], rng_for(seed, "on_data", place, client.id))
+        if not defence.overrides("on_data"):
+            continue
+        public = None
+        if background is not None:
+            public = PublicData(background, model, settings, rng_for(seed, "on_background", place))
+        rngs = [rng_for(seed, "on_data", place, clients[index].id) for index in guarded]
+        changed = defence.on_data([data[index] for index in guarded], public, rngs)
+        for index, examples in zip(guarded, changed, strict=True):
+            data[index] = examples
     return data
 
 
@@ -271,15 +252,3 @@ def _select(
             # In the order in which they were drawn: it must not show who defends themselves.
             selected = [d for d in selected if d in stay] + [d for d in given if d not in selected]
     return selected
-
-
-def _shares(sizes: IntArray, settings: FederationPlan) -> FloatArray:
-    """What each update counts in the mean."""
-    weights = sizes if settings.weighting == "examples" else np.ones_like(sizes)
-    return np.asarray(weights / max(1, weights.sum()), dtype=np.float32)
-
-
-def _mean(updates: Params, shares: FloatArray) -> Params:
-    """Weigh the updates; nobody left means no move."""
-    weights = torch.from_numpy(shares)
-    return {name: (weights @ torch.from_numpy(np.ascontiguousarray(rows))).numpy() for name, rows in updates.items()}

@@ -1,17 +1,24 @@
-"""The hooks at which defences (and, declared in the plan, tampering) act on a federation.
+"""The hooks at which a defence acts on a federation, in the order in which a round calls them.
 
-- on_background, once: the public examples, before clients draw from them
-- on_data, once per client before the first round: what the client trains on
-- on_model, once: the model that every client trains
-- on_participation, every round: which of the selected clients take part
-- on_loss, every local step: what the clients computed together minimise
-- on_examples, every local step: how much each example counts, given the norm of its gradient
-- on_sum, every local step: the sum of these gradients, before it is divided by the size of a batch
-- on_step, every local step: the gradients of the clients computed together
-- on_update, every update, on the client, before it is sent
-- on_channel, every round: what of the updates reaches the server, and in which form
-- on_aggregation, every round: how the updates are added up, and what the server sees of each while it does
-- on_aggregate, every round: the mean by which the server moves
+- on_data, once before the first round: what every client trains on, all defending clients at a time, with the public
+  examples. Return as many data sets as were given, and leave none empty.
+- on_participation, every round: which of the selected clients take part. A resumed run asks again for earlier rounds,
+  so the answer must follow from the arguments alone.
+- on_loss, every local step: what the clients that are computed together minimise. Name the `places` of the model that
+  are touched; the loss may be called more than once, which costs as many passes.
+- on_step, every local step: the gradients, of the batch or of each example; the leading axis runs over clients. The
+  plan's `clip` and the optimiser come after it.
+- on_update, every update, on its client: what is sent. Return the layers and sizes that were given.
+- on_aggregation, every round: how the updates are added up, and what the server sees of each while it does. One defence
+  of a run at most can do it.
+- on_aggregate, every round: the mean by which the server moves. The updates are recorded as they were before it.
+
+Several defences act one after another in the order of the plan, each on what the one before it returned. The first five
+act on clients that defend themselves; shadow clients of an adversary do so only in the adaptive audit. Randomness is
+passed in, by defence, round and client, so that a run repeats itself whether resumed or not and on any number of
+workers: draw from nothing else, keep no state, and change no argument in place.
+
+What an adversary does to a run goes through `fedleak.federation.tampering`, which says why it is no hook.
 """
 
 from __future__ import annotations
@@ -20,22 +27,33 @@ import functools
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from fedleak.core import FloatArray, Observation, Params
+from fedleak.federation.engines.local_step import LocalStep
 from fedleak.federation.model import ActivationHooks, Model, Tensors
 from fedleak.federation.privacy import Statement, Training
 from fedleak.plan.plan import FederationPlan
 from fedleak.population.population import Examples
 
-__all__ = ["Defence", "Added", "Loss", "hidden"]
+__all__ = ["Defence", "PublicData", "Added", "Loss", "hidden"]
 
 Loss: TypeAlias = Callable[[ActivationHooks], torch.Tensor]
 """The sum of the clients' losses, where something is done to what flows through the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublicData:
+    """The background: public examples, and what anybody needs to make something of them once for all clients."""
+
+    examples: Examples
+    model: Model
+    settings: FederationPlan
+    rng: np.random.Generator
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,19 +85,11 @@ class Defence:
     poisson: ClassVar[bool] = False  # batches are drawn example by example instead of dealt out
     no_epsilon: ClassVar[str] = "it neither bounds sensitivity nor adds calibrated noise"
 
-    def on_background(
-        self, background: Examples, model: Model, settings: FederationPlan, rng: np.random.Generator
-    ) -> Examples:
-        """Prepare the background, once for all clients; `on_data` is given what is returned."""
-        return background
-
-    def on_data(self, data: Examples, background: Examples | None, rng: np.random.Generator) -> Examples:
-        """Change what a client trains on."""
+    def on_data(
+        self, data: Sequence[Examples], public: PublicData | None, rngs: Sequence[np.random.Generator]
+    ) -> Sequence[Examples]:
+        """Change what each client trains on; one generator for each. `public` is None where there is no background."""
         return data
-
-    def on_model(self, model: Model) -> Model:
-        """Change the model that every client trains."""
-        return model
 
     def on_participation(
         self, selected: Sequence[int], past: Sequence[Sequence[int]], rng: np.random.Generator
@@ -91,25 +101,13 @@ class Defence:
         """Change what a local step minimises; one generator for each client."""
         return loss
 
-    def on_examples(self, norms: torch.Tensor) -> torch.Tensor:
-        """Weigh the gradient of each example (clients, examples) by its norm, before they are added up."""
-        return torch.ones_like(norms)
-
-    def on_sum(self, gradients: Tensors, rngs: Sequence[np.random.Generator]) -> Tensors:
-        """Change the sum of the weighted gradients, for the clients computed together; asked after `on_examples`."""
-        return gradients
-
-    def on_step(self, gradients: Tensors, weights: Tensors, rngs: Sequence[np.random.Generator]) -> Tensors:
+    def on_step(self, step: LocalStep, rngs: Sequence[np.random.Generator]) -> Tensors:
         """Change the gradients of one local step; the leading axis runs over the clients, one generator each."""
-        return gradients
+        return step.gradients
 
     def on_update(self, update: Params, rng: np.random.Generator) -> Params:
         """Change one client's update on the client."""
         return update
-
-    def on_channel(self, updates: Params, rng: np.random.Generator) -> Params:
-        """Change what the server receives of a round: one row per client in, one row per client out."""
-        return updates
 
     def on_aggregation(self, updates: Params, shares: FloatArray, rng: np.random.Generator) -> Added:
         """Add the updates up, each weighted by its share; one defence of a run at most can do this."""
@@ -127,7 +125,7 @@ class Defence:
         """The differential privacy that this defence gives in a run; without epsilon, and why, where it gives none."""
         return Statement.none(self.name, self.no_epsilon)
 
-    def clashes(self, before: Sequence[Any], after: Sequence[Any]) -> str | None:
+    def clashes(self, before: Sequence[Defence], after: Sequence[Defence]) -> str | None:
         """Why this defence cannot be combined with the others, which act before and after it; None if it can."""
         return None
 

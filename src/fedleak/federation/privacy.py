@@ -23,7 +23,6 @@ __all__ = [
     "Statement",
     "Training",
     "training",
-    "statements",
     "default_delta",
     "gaussian",
     "poisson",
@@ -60,12 +59,6 @@ class Statement:
         """No epsilon can be stated."""
         return Statement(defence=defence, how=f"no epsilon can be stated for '{defence}': {why}")
 
-    def require(self) -> float:
-        """Epsilon of the whole run, for whoever insists on one."""
-        if self.epsilon is None:
-            raise PlanError(f"{self.how}. Defences that state one: dp-sgd, dp-fedavg")
-        return self.epsilon
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
@@ -96,7 +89,12 @@ def training(
     *,
     taken: int | None = None,
 ) -> Training:
-    """What an accountant needs to know about a run; the arguments are those of `statements`."""
+    """What an accountant needs to know about a run.
+
+    `clients` are all that could be selected and `examples` what each of them trains on. `taken` is in how many rounds
+    the busiest client took part, if the run is over: who is selected does not depend on anybody's data, so counting
+    it afterwards gives nothing away and states the run as it was. Beforehand it could be all of them.
+    """
     allowed = min([plan.rounds, *(defence.most_rounds(plan.rounds) for defence in defences)])
     return Training(
         rounds=plan.rounds,
@@ -109,24 +107,6 @@ def training(
         batch=plan.batch,
         sizes=tuple(examples),
     )
-
-
-def statements(
-    defences: Sequence[_Stating],
-    plan: FederationPlan,
-    clients: int,
-    examples: Sequence[int],
-    *,
-    taken: int | None = None,
-) -> tuple[Statement, ...]:
-    """What each defence of a run states.
-
-    `clients` are all that could be selected and `examples` what each of them trains on. `taken` is in how many rounds
-    the busiest client took part, if the run is over: who is selected does not depend on anybody's data, so counting
-    it afterwards gives nothing away and states the run as it was. Beforehand it could be all of them.
-    """
-    known = training(defences, plan, clients, examples, taken=taken)
-    return tuple(defence.privacy(known) for defence in defences)
 
 
 def default_delta(count: int) -> float:

@@ -4,6 +4,14 @@
   shared model does; the shared model goes on without it.
 - Joining: a client of the adversary's own, whose data is made anew each round from the shared model
   (`fedleak.federation.gan_client` has the one of Hitaj et al., 2017).
+
+Neither is a hook (`fedleak.federation.hooks`), because each needs what no defence may have. A defence acts on every
+client alike, by settings that everybody knows, and keeps no state. An adversary picks its victims by index, sends them
+another model than the others get, leaves their updates out of the mean, and learns from every model that it is sent. So
+the federation asks a `Tampering` at three places of its own: `Newcomer.data` before a round is trained, the models of
+an `Isolation` when clients train, and `Isolation.move` when updates are added up. Injected records are no tampering
+with the federation: they are in the population before it begins (`fedleak.population.inject`). All three are declared
+in the plan and told by the trace's header.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from scipy import ndimage
 from torch import nn
 
-from fedleak.core import FloatArray, IntArray, rng_for
+from fedleak.core import ByteCache, FloatArray, IntArray, rng_for
 from fedleak.errors import AttackError
 from fedleak.federation.engines.embedded import one_thread
 from fedleak.metrics.unreadable_images import garbage
@@ -42,13 +42,20 @@ class Judge:
         """(images, classes + 1): how probable each class is; the last one stands for no image."""
         return _answers(self._category, images)
 
+    @property
+    def nbytes(self) -> int:
+        """Memory that it takes."""
+        networks = [self._category] if self._property is None else [self._category, self._property]
+        return sum(values.nbytes for network in networks for values in network.parameters())
+
     def properties(self, images: FloatArray) -> npt.NDArray[np.float64]:
         """(images, values): how probable each value of the property is."""
         assert self._property is not None, "this judge knows no property"
         return _answers(self._property, images)
 
 
-_KEPT: dict[str, Judge] = {}
+# Every metric of every attack on a run asks for the same one, and it takes seconds to train.
+_JUDGES: ByteCache[Judge] = ByteCache(50 * 2**20, lambda judge: judge.nbytes)
 
 
 def judge(evidence: Evidence, attribute: str | None) -> Judge:
@@ -58,10 +65,7 @@ def judge(evidence: Evidence, attribute: str | None) -> Judge:
     parts = [*evidence.bystanders.examples, *([test.examples] if test is not None else [])]
     for part in parts:
         total.update(np.ascontiguousarray(part.x).tobytes() + np.ascontiguousarray(part.y).tobytes())
-    key = total.hexdigest()
-    if key not in _KEPT:
-        _KEPT[key] = _trained(evidence, attribute)
-    return _KEPT[key]
+    return _JUDGES.get(total.digest(), lambda: _trained(evidence, attribute))
 
 
 def _trained(evidence: Evidence, attribute: str | None) -> Judge:

@@ -1,1 +1,1 @@
-"""What runs an audit: `audit.py` tells the whole story, the other files are its stages."""
+"""What runs an audit: `stages.py` tells the whole story, the other files are its stages."""

@@ -6,28 +6,29 @@ import io
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from fedleak.attacks.attack import Attack
 from fedleak.attacks.context import AttackContext
 from fedleak.core import UserId, rng_for
 from fedleak.errors import AttackError, TraceError
-from fedleak.games.game import GameInstance, Predictions
+from fedleak.games.game import Game, GameInstance, Predictions
 from fedleak.metrics.permutation import derangement
-from fedleak.pipeline.jobs import Tick
-from fedleak.pipeline.runs import Run, digest, facts
+from fedleak.pipeline.jobs import Tick, deserialise_plan
+from fedleak.pipeline.runs import Run, digest, facts, runs
 from fedleak.score.assemble import settings_key
 from fedleak.score.score import AttackResult
 from fedleak.trace.files import private_folder, read_whole, write_atomic
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth
+from fedleak.views.adversaries import Adversary
 
-__all__ = ["build_questions", "play", "attack_run", "is_played", "played"]
+__all__ = ["build_questions", "play", "attack_run", "attack_job", "is_played", "played"]
 
 
-def claims_path(run: Run, attack: Any, game: Any, adversary: Any) -> Path:
+def claims_path(run: Run, attack: Attack, game: Game, adversary: Adversary) -> Path:
     """Where an attack's claims lie; other settings of the attack or of its game have another file.
 
     So has another budget of memory: with less of it, an attack may see a sketch of the updates only.
@@ -39,7 +40,7 @@ def claims_path(run: Run, attack: Any, game: Any, adversary: Any) -> Path:
     return run.folder / "claims" / f"{attack.name}-{key}@{adversary.name}{control}{known}.npy"
 
 
-def build_questions(run: Run, game: Any) -> GameInstance:
+def build_questions(run: Run, game: Game) -> GameInstance:
     """The questions of a game about a run; the same every time."""
     trace, truth = Trace.open(run.folder / "trace"), Truth.load(run.folder / "truth")
     if run.variant.control == "decoys":
@@ -61,9 +62,9 @@ def exchanged(secrets: Mapping[UserId, tuple[str, ...]], rng: np.random.Generato
 
 def play(
     run: Run,
-    attack: Any,
-    game: Any,
-    adversary: Any,
+    attack: Attack,
+    game: Game,
+    adversary: Adversary,
     *,
     workers: int = 1,
     tick: Tick | None = None,
@@ -83,13 +84,13 @@ def play(
     return with_answers(run, claims, game, given)
 
 
-def with_answers(run: Run, claims: Predictions, game: Any, given: GameInstance) -> AttackResult:
+def with_answers(run: Run, claims: Predictions, game: Game, given: GameInstance) -> AttackResult:
     """Put claims beside the right answers."""
     questions = given.questions
     return AttackResult.of(run.seed, claims, game.name, questions.options, questions.choices, given.answers)
 
 
-def attack_run(run: Run, attack: Any, game: Any, adversary: Any, tick: Tick, *, workers: int = 1) -> None:
+def attack_run(run: Run, attack: Attack, game: Game, adversary: Adversary, tick: Tick, *, workers: int = 1) -> None:
     """Play one attack on one trained run and keep its claims; `tick` gets shares of the work that add up to 1."""
     if facts(run) is None:
         raise TraceError(f"{run.folder} is not trained to the end; run `fedleak train` first")
@@ -104,12 +105,19 @@ def attack_run(run: Run, attack: Any, game: Any, adversary: Any, tick: Tick, *, 
     write_atomic(path, buffer.getvalue())
 
 
-def is_played(run: Run, attack: Any, game: Any, adversary: Any) -> bool:
+def attack_job(text: str, change: bytes, out: str, index: int, play: int, workers: int, tick: Tick) -> None:
+    """Play one attack on one run, in a worker process."""
+    plan = deserialise_plan(text, change)
+    run = runs(plan, Path(out))[index]
+    attack_run(run, *run.variant.plays(plan)[play], tick, workers=workers)
+
+
+def is_played(run: Run, attack: Attack, game: Game, adversary: Adversary) -> bool:
     """Whether an attack's claims about a run are on disk."""
     return claims_path(run, attack, game, adversary).exists()
 
 
-def played(run: Run, attack: Any, game: Any, adversary: Any) -> AttackResult:
+def played(run: Run, attack: Attack, game: Game, adversary: Adversary) -> AttackResult:
     """An attack's claims with the right answers."""
     path = claims_path(run, attack, game, adversary)
     if not path.exists():

@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from fedleak.errors import PlanError
+from fedleak.federation.promises import promises
 from fedleak.pipeline import stages
+from fedleak.pipeline.collect import effects
+from fedleak.pipeline.jobs import Progress
 from fedleak.pipeline.runs import facts, runs
-from fedleak.pipeline.stages import Progress
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import merged, parse
 from fedleak.results.defence_results import Effect, Promised
 from fedleak.score.assemble import described
-from fedleak.score.promises import promises
 from fedleak.trace.reader import Trace
 
 __all__ = ["check_defences"]
@@ -51,4 +52,4 @@ def check_defences(
             canaries=True,
         )
         promised.append(Promised(defence=named, promises=given))
-    return stages.effects(every), promised
+    return effects(every), promised

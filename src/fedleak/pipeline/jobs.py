@@ -1,4 +1,7 @@
-"""Run independent jobs on all cores, with progress, without oversubscribing them."""
+"""Run independent jobs on all cores, with progress, without oversubscribing them.
+
+A job is a function of Fedleak with plain data as its arguments, so that any process can run it.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +16,34 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from typing import Any
+from functools import cache
+from typing import Any, Protocol
 
+import msgspec
 import torch
 from threadpoolctl import threadpool_limits
 
 from fedleak.errors import FedleakError
+from fedleak.plan.plan import Plan
+from fedleak.plan.read import parse
 
-__all__ = ["Tick", "cores", "run_jobs"]
+__all__ = ["Progress", "Tick", "cores", "share_cores", "run_jobs", "serialise_plan", "deserialise_plan"]
 
 Job = Callable[..., None]
 Tick = Callable[[float], None]
+
+
+class Progress(Protocol):
+    """Told about each stage and every piece of work that is done in it."""
+
+    def stage(self, text: str, units: float) -> None:
+        """A stage of so many units begins."""
+        ...
+
+    def tick(self, units: float) -> None:
+        """Some units are done."""
+        ...
+
 
 _ticks: Any = None  # the queue of a worker process, set by its initializer
 
@@ -31,6 +51,26 @@ _ticks: Any = None  # the queue of a worker process, set by its initializer
 def cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def share_cores(count: int, wanted: int | None) -> tuple[int, int]:
+    """Processes for so many jobs, and workers inside each; `wanted` is how many cores to use, all if None.
+
+    Jobs are the best parallelism; cores that no job needs go to the clients or the attack inside one.
+    """
+    processes = wanted or cores()
+    return processes, max(1, processes // max(1, count))
+
+
+def serialise_plan(plan: Plan) -> tuple[str, bytes]:
+    """A plan as it crosses between processes: plain data only."""
+    return plan.text, msgspec.json.encode(plan.change)
+
+
+@cache
+def deserialise_plan(text: str, change: bytes) -> Plan:
+    """A worker process reads the plan again."""
+    return parse(text, change=msgspec.json.decode(change))
 
 
 def run_jobs(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +15,9 @@ from fedleak.errors import TraceError
 from fedleak.plan.plan import Plan
 from fedleak.results.audit import Analysis
 from fedleak.trace.files import private_folder, read_whole, write_atomic
+from fedleak.trace.lock import locked
 
-__all__ = ["ensure_owned", "add_elapsed", "save_analysis", "analyses"]
+__all__ = ["ensure_owned", "working_in", "add_elapsed", "save_analysis", "analyses"]
 
 
 class _Folder(msgspec.Struct, kw_only=True):
@@ -41,6 +45,16 @@ def ensure_owned(plan: Plan, out: Path) -> None:
         raise TraceError(f"{out} is not an output folder of Fedleak and is not empty; choose another with --out")
     private_folder(out)
     write_atomic(path, msgspec.json.encode(_Folder(title=plan.title, trained=plan.trained)))
+
+
+@contextmanager
+def working_in(plan: Plan, out: Path) -> Iterator[None]:
+    """Hold the folder of this plan while a stage writes to it, and count the time that the stage takes."""
+    ensure_owned(plan, out)
+    with locked(out):
+        started = time.monotonic()
+        yield
+        add_elapsed(out, time.monotonic() - started)
 
 
 def _read(out: Path) -> _Folder:

@@ -7,29 +7,26 @@ A run's folder holds `trace/` (what happened), `truth/` (who is who), `prior/` (
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from fedleak.errors import TraceError
+from fedleak.federation.hooks import Defence
 from fedleak.plan.configure import to_dict
-from fedleak.plan.plan import Plan
-from fedleak.score.assemble import Facts
-from fedleak.trace.files import read_whole
+from fedleak.plan.plan import Plan, Play
+from fedleak.trace.run_facts import RunFacts
 
-__all__ = ["Tick", "Variant", "Run", "digest", "variants", "runs", "facts"]
-
-Tick = Callable[[float], None]
+__all__ = ["Variant", "Run", "digest", "variants", "runs", "facts"]
 
 
 @dataclass(frozen=True)
 class Variant:
     """What sets a run apart from the undefended one."""
 
-    defences: tuple[Any, ...] = ()
+    defences: tuple[Defence, ...] = ()
     control: str | None = None
     deployed: bool = False
     # The adversary knows the defences: lets them act on its shadow clients, in a federation of its own, or where it has
@@ -62,8 +59,8 @@ class Variant:
         """Where its federation lies."""
         return self.label if self.trained else replace(self, control=None, adaptive=None).label
 
-    def plays(self, plan: Plan) -> list[tuple[Any, Any, Any]]:
-        """Every (attack, game, adversary) that is played for it.
+    def plays(self, plan: Plan) -> list[Play]:
+        """Every attack that is played for it, with its game and as whom.
 
         Without shadow clients, to know of a defence makes a difference only to attacks that imitate clients.
         """
@@ -86,7 +83,7 @@ class Run:
         return f"{self.variant.label}, seed {self.seed}"
 
 
-def digest(data: Any) -> str:
+def digest(data: object) -> str:
     """A fingerprint of plain data."""
     return hashlib.sha256(msgspec.json.encode(data, order="deterministic")).hexdigest()
 
@@ -129,15 +126,9 @@ def runs(plan: Plan, out: Path) -> list[Run]:
     ]
 
 
-def facts(run: Run) -> Facts | None:
+def facts(run: Run) -> RunFacts | None:
     """What a trained run says about itself; None if it is not trained to the end."""
-    path = run.folder / "run.json"
-    if not path.exists():
-        return None
-    try:
-        found = msgspec.json.decode(read_whole(path), type=Facts)
-    except msgspec.DecodeError as error:
-        raise TraceError(f"{path} is damaged ({error}); delete {run.folder} and train again") from error
-    if found.fingerprint != run.fingerprint:
+    found = RunFacts.load(run.folder)
+    if found is not None and found.fingerprint != run.fingerprint:
         raise TraceError(f"{run.folder} holds a run of another plan; choose another --out")
     return found

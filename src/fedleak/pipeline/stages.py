@@ -2,43 +2,22 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
 
 import msgspec
 
-from fedleak.errors import TraceError
-from fedleak.federation.hooks import hidden
-from fedleak.pipeline.attack_runner import attack_run, is_played, played
-from fedleak.pipeline.jobs import cores, run_jobs
-from fedleak.pipeline.output import add_elapsed, analyses, ensure_owned
-from fedleak.pipeline.runs import Run, Tick, facts, runs
-from fedleak.pipeline.training import train_run
+from fedleak.pipeline.attack_runner import attack_job, is_played
+from fedleak.pipeline.collect import collect, effects, unplayed
+from fedleak.pipeline.jobs import Progress, run_jobs, serialise_plan, share_cores
+from fedleak.pipeline.output import add_elapsed, analyses, ensure_owned, working_in
+from fedleak.pipeline.runs import facts, runs
+from fedleak.pipeline.training import train_job
 from fedleak.plan.plan import Plan
-from fedleak.plan.read import parse
 from fedleak.report import html, results_file
-from fedleak.results.audit import Audit, Untested
-from fedleak.results.defence_results import Effect
-from fedleak.score.assemble import RunResult, assemble, described, settings_key
-from fedleak.score.effects import effect
-from fedleak.trace.lock import locked
+from fedleak.results.audit import Audit
+from fedleak.score.assemble import assemble
 
 __all__ = ["Progress", "audit", "train", "attack", "score", "report"]
-
-
-class Progress(Protocol):
-    """Told about each stage and every piece of work that is done in it."""
-
-    def stage(self, text: str, units: float) -> None:
-        """A stage of so many units begins."""
-        ...
-
-    def tick(self, units: float) -> None:
-        """Some units are done."""
-        ...
 
 
 def audit(plan: Plan, out: Path, progress: Progress, jobs: int | None = None) -> Audit:
@@ -51,39 +30,27 @@ def audit(plan: Plan, out: Path, progress: Progress, jobs: int | None = None) ->
 
 
 def train(plan: Plan, out: Path, progress: Progress, jobs: int | None = None) -> None:
-    """Train every federation of the plan that is not trained yet."""
-    ensure_owned(plan, out)
-    with locked(out):
-        started = time.monotonic()
+    """Prepare the population of every run that is not trained yet, train its federation and record the rounds."""
+    with working_in(plan, out):
         todo = [i for i, run in enumerate(runs(plan, out)) if run.variant.trained and facts(run) is None]
         progress.stage(f"Training {len(todo)} federations", len(todo) * plan.federation.rounds)
-        processes = jobs or cores()
-        # Runs are the best parallelism; cores that no run needs go to the clients inside one.
-        workers = max(1, processes // max(1, len(todo)))
+        processes, workers = share_cores(len(todo), jobs)
         run_jobs([(train_job, (*serialise_plan(plan), str(out), i, workers)) for i in todo], processes, progress.tick)
-        add_elapsed(out, time.monotonic() - started)
 
 
 def attack(plan: Plan, out: Path, progress: Progress, jobs: int | None = None) -> None:
     """Play every attack of the plan, as every adversary, on every trained federation."""
-    ensure_owned(plan, out)
-    with locked(out):
-        started = time.monotonic()
+    with working_in(plan, out):
         every = [
-            (i, play)
+            (i, number, is_played(run, *play))
             for i, run in enumerate(runs(plan, out))
             if run.variant.played
-            for play in range(len(run.variant.plays(plan)))
+            for number, play in enumerate(run.variant.plays(plan))
         ]
         progress.stage(f"Playing {len(every)} attacks", len(every))
-        processes = jobs or cores()
-        found = runs(plan, out)
-        todo = sum(not is_played(found[i], *found[i].variant.plays(plan)[play]) for i, play in every)
-        workers = max(1, processes // max(1, todo))  # as in training
-        run_jobs(
-            [(attack_job, (*serialise_plan(plan), str(out), *one, workers)) for one in every], processes, progress.tick
-        )
-        add_elapsed(out, time.monotonic() - started)
+        processes, workers = share_cores(sum(not done for *_, done in every), jobs)
+        todo = [(attack_job, (*serialise_plan(plan), str(out), i, number, workers)) for i, number, _ in every]
+        run_jobs(todo, processes, progress.tick)
 
 
 def score(plan: Plan, out: Path, progress: Progress, *, partial: bool = False) -> Audit:
@@ -94,50 +61,13 @@ def score(plan: Plan, out: Path, progress: Progress, *, partial: bool = False) -
     ensure_owned(plan, out)
     every = runs(plan, out)
     progress.stage("Scoring", len(every))
-    results: dict[Any, RunResult] = {}
-    for run in every:
-        found = facts(run)
-        if found is None and not partial:
-            raise TraceError(f"{run.folder} is not trained to the end; run `fedleak train` first")
-        result = results.setdefault(
-            run.variant.label,
-            RunResult(
-                defences=run.variant.defences,
-                control=run.variant.control,
-                deployed=run.variant.deployed,
-                facts=[],
-                adaptive=run.variant.adaptive is not None,
-                played={settings_key(*play): [] for play in run.variant.plays(plan)},
-            ),
-        )
-        if found is not None:
-            result.facts.append(found)
-            for play in run.variant.plays(plan):
-                if not partial or is_played(run, *play):
-                    result.played[settings_key(*play)].append(played(run, *play))
-        progress.tick(1)
-    whole = [result for result in results.values() if len(result.facts) == len(plan.seeds)]
+    results = collect(plan, every, progress.tick, partial=partial)
+    whole = [result for result in results if len(result.facts) == len(plan.seeds)]
     audited = assemble(plan, whole, add_elapsed(out, 0.0), effects(every))
-    missing = sum(len(claims) < len(plan.seeds) for result in results.values() for claims in result.played.values())
-    rest = Untested(what=f"{missing} plays of the plan's attacks", why="not played yet; `fedleak audit` does it")
-    audited = msgspec.structs.replace(
-        audited, analyses=analyses(out), untested=[rest, *audited.untested] if missing else audited.untested
-    )
+    untested = [*unplayed(plan, results), *audited.untested]
+    audited = msgspec.structs.replace(audited, analyses=analyses(out), untested=untested)
     results_file.write(audited, out)
     return audited
-
-
-def effects(every: Sequence[Run]) -> list[Effect]:
-    """What each defence changes, seen in the first seed, wherever both runs are trained."""
-    bare = next((run for run in every if run.variant.label == "plain" and facts(run) is not None), None)
-    found = []
-    for run in every:
-        described_as = described(run.variant.defences)
-        if bare is None or run.seed != bare.seed or run.variant.adaptive or described_as is None or facts(run) is None:
-            continue
-        hides = hidden(run.variant.defences)
-        found.append(effect(bare.folder / "trace", run.folder / "trace", described_as, hides))
-    return found
 
 
 def report(result: Audit, out: Path) -> Path:
@@ -145,27 +75,3 @@ def report(result: Audit, out: Path) -> Path:
     path = out / "report.html"
     html.write(result, path)
     return path
-
-
-def serialise_plan(plan: Plan) -> tuple[str, bytes]:
-    """A plan as it crosses between processes: plain data only."""
-    return plan.text, msgspec.json.encode(plan.change)
-
-
-@cache
-def deserialise_plan(text: str, change: bytes) -> Plan:
-    """A worker process reads the plan again."""
-    return parse(text, change=msgspec.json.decode(change))
-
-
-def train_job(text: str, change: bytes, out: str, index: int, workers: int, tick: Tick) -> None:
-    """Train one run, in a worker process."""
-    plan = deserialise_plan(text, change)
-    train_run(plan, runs(plan, Path(out))[index], tick, workers)
-
-
-def attack_job(text: str, change: bytes, out: str, index: int, play: int, workers: int, tick: Tick) -> None:
-    """Play one attack on one run, in a worker process."""
-    plan = deserialise_plan(text, change)
-    run = runs(plan, Path(out))[index]
-    attack_run(run, *run.variant.plays(plan)[play], tick, workers=workers)

@@ -6,7 +6,6 @@ the cores share out; one that fails stops no other.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,9 @@ import msgspec
 from fedleak.errors import FedleakError, PlanError
 from fedleak.pipeline import stages
 from fedleak.pipeline.attack_runner import attack_run, is_played
-from fedleak.pipeline.jobs import cores, run_jobs
-from fedleak.pipeline.output import add_elapsed, ensure_owned
-from fedleak.pipeline.runs import Run, Tick, facts, runs
-from fedleak.pipeline.stages import Progress, deserialise_plan, serialise_plan
+from fedleak.pipeline.jobs import Progress, Tick, deserialise_plan, run_jobs, serialise_plan, share_cores
+from fedleak.pipeline.output import working_in
+from fedleak.pipeline.runs import Run, facts, runs
 from fedleak.pipeline.training import train_run
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import merged, parse, toml
@@ -27,7 +25,6 @@ from fedleak.report import results_file
 from fedleak.results.audit import Audit
 from fedleak.results.defence_results import Failure
 from fedleak.score.assemble import described
-from fedleak.trace.lock import locked
 
 __all__ = ["sweep", "over"]
 
@@ -54,35 +51,17 @@ def sweep(plan: Plan, out: Path, progress: Progress, jobs: int | None = None) ->
             f"{plan.source}: a sweep needs something to vary: add a [[defence]] with a list of strengths, for instance "
             "name = 'noise', sigma = [1.0, 5.0], or --over noise.sigma=1,5"
         )
-    ensure_owned(plan, out)
-    failures: list[Failure] = []
-    with locked(out):
-        started = time.monotonic()
+    every = runs(plan, out)
+    with working_in(plan, out):
         cells: dict[Path, list[int]] = {}
-        every = runs(plan, out)
         for index, run in enumerate(every):
             cells.setdefault(run.folder, []).append(index)
         todo = [indices for indices in cells.values() if any(_open(plan, every[i]) for i in indices)]
         progress.stage(f"Sweeping {len(todo)} cells", sum(_units(plan, [every[i] for i in one]) for one in todo))
-        processes = jobs or cores()
-        workers = max(1, processes // max(1, len(todo)))
-        failed = run_jobs(
-            [(cell_job, (*serialise_plan(plan), str(out), one, workers)) for one in todo],
-            processes,
-            progress.tick,
-            keep_going=True,
-        )
-        for place, why in failed.items():
-            run = every[todo[place][0]]
-            failures.append(
-                Failure(
-                    defence=described(run.variant.defences),
-                    adaptive=run.variant.adaptive is not None,
-                    seed=run.seed,
-                    why=why,
-                )
-            )
-        add_elapsed(out, time.monotonic() - started)
+        processes, workers = share_cores(len(todo), jobs)
+        cell_jobs = [(cell_job, (*serialise_plan(plan), str(out), one, workers)) for one in todo]
+        failed = run_jobs(cell_jobs, processes, progress.tick, keep_going=True)
+    failures = [_failure(every[todo[place][0]], why) for place, why in failed.items()]
     if all(facts(run) is None for run in every if run.variant.label == "plain"):
         raise FedleakError(f"the undefended federation failed, so there is nothing to compare with: {failures[0].why}")
     result = msgspec.structs.replace(stages.score(plan, out, progress, partial=True), failures=failures)
@@ -105,6 +84,11 @@ def cell_job(text: str, change: bytes, out: str, indices: list[int], workers: in
                 troubles.append(f"{play[0].name}: {error}")
     if troubles:
         raise FedleakError("; ".join(troubles))
+
+
+def _failure(run: Run, why: str) -> Failure:
+    adaptive = run.variant.adaptive is not None
+    return Failure(defence=described(run.variant.defences), adaptive=adaptive, seed=run.seed, why=why)
 
 
 def _open(plan: Plan, run: Run) -> bool:

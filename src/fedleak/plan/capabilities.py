@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedleak import registry
 from fedleak.core import Capability
 from fedleak.errors import PlanError
 from fedleak.plan.configure import configure
 from fedleak.plan.plan import InjectPlan, IsolatePlan, JoinPlan
+
+if TYPE_CHECKING:
+    from fedleak.attacks.attack import Attack
+    from fedleak.games.game import Game
+    from fedleak.views.adversaries import Adversary
 
 __all__ = ["granted"]
 
@@ -27,7 +32,11 @@ _TABLES: Mapping[str, tuple[Capability, type[Any], str, str]] = {
 
 
 def granted(
-    top: Mapping[str, Any], attacks: Sequence[Any], adversaries: Sequence[Any], games: Sequence[Any], source: str
+    top: Mapping[str, Any],
+    attacks: Sequence[Attack],
+    adversaries: Sequence[Adversary],
+    games: Sequence[Game],
+    source: str,
 ) -> dict[str, Any]:
     """The tables that grant capabilities, None where the plan has not got one.
 
@@ -38,7 +47,8 @@ def granted(
         if name in top:
             found[name] = configure(cls, top[name], f"{source} [{name}]")
             if not any(power in adversary.capabilities for adversary in adversaries):
-                able = [other for other in registry.names("adversary") if power in _adversary(other).capabilities]
+                everyone = {other: registry.load("adversary", other) for other in registry.names("adversary")}
+                able = [other for other, adversary in everyone.items() if power in adversary.capabilities]
                 raise PlanError(
                     f"{source} [{name}]: no adversary of the plan can {ability}; name one in [audit] adversaries "
                     f"({', '.join(able)}), or remove the table"
@@ -61,7 +71,3 @@ def granted(
     if isolate is not None and isolate.user is not None and isolate.victims != 1:
         raise PlanError(f"{source} [isolate]: user = '{isolate.user}' is one victim, and victims = {isolate.victims}")
     return found
-
-
-def _adversary(name: str) -> Any:
-    return registry.load("adversary", name)

@@ -7,9 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from msgspec import Meta
+
+if TYPE_CHECKING:  # protocols of later rooms: a plan names them and imports none
+    from fedleak.analyses.analysis import Analyser
+    from fedleak.attacks.attack import Attack
+    from fedleak.federation.hooks import Defence
+    from fedleak.federation.model import Architecture
+    from fedleak.games.game import Game
+    from fedleak.population.population import Dataset
+    from fedleak.views.adversaries import Adversary
 
 __all__ = [
     "PopulationPlan",
@@ -19,8 +28,16 @@ __all__ = [
     "JoinPlan",
     "RecordPlan",
     "AuditPlan",
+    "Control",
+    "Play",
     "Plan",
 ]
+
+Control: TypeAlias = Literal["iid", "fresh-data", "decoys", "shuffled-selection", "swapped-secrets"]
+"""A run, or a way to mark claims, in which there is nothing to find."""
+
+Play: TypeAlias = "tuple[Attack, Game, Adversary]"
+"""An attack, the game whose questions it answers, and the adversary as whom it does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +208,7 @@ class AuditPlan:
         tuple[str, ...], Meta(min_length=1, description="who attacks (fedleak list adversaries)")
     ] = ("anonymous-server",)
     controls: Annotated[
-        tuple[Literal["iid", "fresh-data", "decoys", "shuffled-selection", "swapped-secrets"], ...] | Literal["auto"],
+        tuple[Control, ...] | Literal["auto"],
         Meta(
             description="audits that must show no leak. auto: what each game needs. iid: of a population with nothing "
             "personal in it, everyone's data being pooled and dealt out again before anything else is done to it; "
@@ -233,20 +250,20 @@ class Plan:
     title: str
     story: str
     seeds: tuple[int, ...]
-    dataset: Any  # population.Dataset
+    dataset: Dataset
     population: PopulationPlan
-    model: Any  # federation.Architecture
+    model: Architecture
     federation: FederationPlan
     inject: InjectPlan | None
     isolate: IsolatePlan | None
     join: JoinPlan | None
     record: RecordPlan
     audit: AuditPlan
-    attacks: tuple[Any, ...]  # attacks.Attack
-    games: tuple[Any, ...]  # games.Game: every one that some attack plays
-    adversaries: tuple[Any, ...]  # views.Adversary
-    analyses: tuple[Any, ...]  # analyses.Analyser
-    defences: tuple[tuple[Any, ...], ...]  # alternatives, each one or more federation.Defence
+    attacks: tuple[Attack, ...]
+    games: tuple[Game, ...]  # every one that some attack plays
+    adversaries: tuple[Adversary, ...]
+    analyses: tuple[Analyser, ...]
+    defences: tuple[tuple[Defence, ...], ...]  # alternatives, each one or more at the same time
     deployed: int | None  # which of the defences is in use; the limits hold for that run, or for the undefended one
     limits: Mapping[str, Mapping[str, float]]  # game -> metric -> the lower end of an interval must not exceed it
     text: str = ""  # the file as it was written
@@ -255,8 +272,8 @@ class Plan:
     resolved: Mapping[str, Any] = field(default_factory=dict)  # the same as plain data, with every default
 
     @property
-    def plays(self) -> list[tuple[Any, Any, Any]]:
-        """Every (attack, game, adversary) of the audit: an attack is played by everyone who can play it."""
+    def plays(self) -> list[Play]:
+        """Every one of the audit: an attack is played by everyone who can play it."""
         return [
             (attack, game, adversary)
             for attack in self.attacks

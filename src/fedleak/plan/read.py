@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
@@ -16,8 +16,14 @@ from fedleak.errors import PlanError, did_you_mean
 from fedleak.plan.alternatives import parts, written_out
 from fedleak.plan.capabilities import granted
 from fedleak.plan.configure import configure, convert, to_dict
-from fedleak.plan.plan import AuditPlan, FederationPlan, Plan, PopulationPlan, RecordPlan
+from fedleak.plan.plan import AuditPlan, Control, FederationPlan, Plan, PopulationPlan, RecordPlan
 from fedleak.plan.together import check_together
+
+if TYPE_CHECKING:
+    from fedleak.attacks.attack import Attack
+    from fedleak.federation.hooks import Defence
+    from fedleak.games.game import Game
+    from fedleak.views.adversaries import Adversary
 
 __all__ = ["read", "parse"]
 
@@ -101,7 +107,8 @@ def parse(text: str, source: str = "plan", change: Mapping[str, Any] | None = No
     population = settings["population"]
     assert isinstance(population, PopulationPlan)
     if audit.controls == "auto":
-        audit = replace(audit, controls=tuple(dict.fromkeys(game.controls[0] for game in games)))
+        needed = list(dict.fromkeys(game.controls[0] for game in games))
+        audit = replace(audit, controls=convert(needed, tuple[Control, ...], f"{source} [audit] controls"))
         settings["audit"] = audit
     fitting(games, population, audit, source)
     deployed = [
@@ -180,7 +187,7 @@ def merged(table: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any
     return result
 
 
-def chosen_games(tables: Sequence[Any], attacks: Sequence[Any], source: str) -> tuple[Any, ...]:
+def chosen_games(tables: Sequence[Any], attacks: Sequence[Attack], source: str) -> tuple[Game, ...]:
     """The games of [[game]]; one that an attack plays and no table speaks of is played as it comes."""
     games = [component("game", table, f"{source} [[game]] {i}") for i, table in enumerate(tables, 1)]
     played = {attack.game: attack.name for attack in attacks}
@@ -214,14 +221,14 @@ def component(kind: registry.Kind, table: Any, where: str) -> Any:
     return configure(cls, {key: value for key, value in table.items() if key != "name"}, where)
 
 
-def alternative(table: Any, where: str) -> tuple[Any, ...]:
+def alternative(table: Any, where: str) -> tuple[Defence, ...]:
     """One [[defence]]: a defence, and with `also = [{name = ...}]` others at the same time."""
     own, also = parts(table, where)
     first = component("defence", own, where)
     return (first, *(component("defence", t, f"{where} also {i}") for i, t in enumerate(also, 1)))
 
 
-def playable(attack: Any, adversary: Any, source: str) -> None:
+def playable(attack: Attack, adversary: Adversary, source: str) -> None:
     """Refuse an attack that its adversary cannot play, and say who could."""
     lacking = adversary.missing(attack)
     if not lacking:
@@ -239,7 +246,7 @@ def playable(attack: Any, adversary: Any, source: str) -> None:
     )
 
 
-def paired(attacks: Sequence[Any], adversaries: Sequence[Any], source: str) -> None:
+def paired(attacks: Sequence[Attack], adversaries: Sequence[Adversary], source: str) -> None:
     """Refuse an attack that no adversary of the plan can play, and an adversary who can play none of its attacks."""
     for attack in attacks:
         if all(adversary.missing(attack) for adversary in adversaries):
@@ -249,7 +256,7 @@ def paired(attacks: Sequence[Any], adversaries: Sequence[Any], source: str) -> N
             playable(attacks[0], adversary, source)
 
 
-def fitting(games: Sequence[Any], population: PopulationPlan, audit: AuditPlan, source: str) -> None:
+def fitting(games: Sequence[Game], population: PopulationPlan, audit: AuditPlan, source: str) -> None:
     """Refuse a game that lacks the prior it needs or would be given away by it, and controls that it does not have."""
     for game in games:
         if game.needs_prior and population.prior == "none":
@@ -286,7 +293,7 @@ def limits(table: Mapping[str, Any], games: Sequence[Any], where: str) -> dict[s
     return found
 
 
-def refuse_twice(items: Sequence[Any], where: str) -> None:
+def refuse_twice(items: Sequence[object], where: str) -> None:
     """Refuse a repeated entry: its results would be written over each other."""
     for i, item in enumerate(items):
         if item in items[:i]:

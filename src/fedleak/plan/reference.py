@@ -76,8 +76,8 @@ def reference() -> str:
     for heading, kind, text in _KINDS:
         parts.append(f"## `{heading}`\n\n{text}")
         for name in registry.names(kind):
-            cls = registry.load(kind, name)
-            parts.append(f"### `{name}`\n\n{summary(cls)}\n\n{table(cls)}")
+            chosen: Any = registry.load(kind, name)
+            parts.append(f"### `{name}`\n\n{summary(chosen)}\n\n{table(chosen)}")
     parts.append("## Adversaries\n\nNames for `adversaries` in `[audit]`.")
     rows = [f"| `{name}` | {registry.load('adversary', name).summary} |" for name in registry.names("adversary")]
     parts.append("\n".join(["| name | who |", "| --- | --- |", *rows]))

@@ -9,7 +9,7 @@ import numpy as np
 from fedleak.core import Task
 from fedleak.errors import DataError
 from fedleak.population import fingerprint
-from fedleak.population.data_quality import DataFinding
+from fedleak.population.data_quality import Finding
 from fedleak.population.population import Examples, Population, Share
 
 __all__ = ["check", "without_users"]
@@ -49,7 +49,7 @@ def check(background: Examples, population: Population, own: Examples) -> None:
         )
 
 
-def without_users(background: Examples, shares: Sequence[Share], findings: list[DataFinding]) -> Examples:
+def without_users(background: Examples, shares: Sequence[Share], findings: list[Finding]) -> Examples:
     """Drop what a user also holds: behind data of its own a client would hide nothing.
 
     A stray copy is left out and told. Where a good part of somebody's data is there, the background is not other
@@ -69,5 +69,5 @@ def without_users(background: Examples, shares: Sequence[Share], findings: list[
         return background
     count = int(copies.sum())
     text = f"{count} background example(s) are copies of a user's; left out of the background."
-    findings.append(DataFinding(kind="background", count=count, action="drop", text=text))
+    findings.append(Finding(kind="background", count=count, action="drop", text=text))
     return background.take(~copies)

@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+import msgspec
 import numpy as np
 
 from fedleak.core import UserId
@@ -18,7 +19,7 @@ from fedleak.plan.plan import PopulationPlan
 from fedleak.population import copies, fingerprint
 from fedleak.population.population import Examples, User
 
-__all__ = ["DataFinding", "Examined", "examine", "twin_groups", "usable_times"]
+__all__ = ["Finding", "Examined", "examine", "twin_groups", "usable_times"]
 
 _TWIN_SHARE = 0.5  # of what the smaller user holds
 _TWIN_LEAST = 2  # one thing in common is chance
@@ -28,8 +29,7 @@ _COMMON_SHARE, _COMMON_LEAST, _COMMON_MOST = 0.2, 4, 50
 _NAMED = 8  # users or groups that a text names before it says "and more"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DataFinding:
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Something that the examination found, and what was done about it."""
 
     kind: str  # split, sizes, twins, copies, few, untimed, background, injected
@@ -43,14 +43,14 @@ class Examined:
     """The users who remain, and what was found."""
 
     users: tuple[User, ...]
-    findings: tuple[DataFinding, ...]
+    findings: tuple[Finding, ...]
     twins: frozenset[UserId]  # users of `users` who still have a twin among them
     untimed: frozenset[UserId]  # users of `users` whose times say nothing
 
 
 def examine(users: Sequence[User], plan: PopulationPlan) -> Examined:
     """Look for twins, copies, users without usable times and with too few examples, and act as the plan says."""
-    findings: list[DataFinding] = []
+    findings: list[Finding] = []
     # Before twins: a user with a single example that someone else has too is small, not a twin.
     users = _act_on_few(tuple(users), plan, findings)
     users, twins = _act_on_twins(users, plan, findings)
@@ -64,12 +64,12 @@ def examine(users: Sequence[User], plan: PopulationPlan) -> Examined:
     return Examined(users=users, findings=tuple(findings), twins=twins & left, untimed=untimed & left)
 
 
-def few(names: Sequence[UserId], plan: PopulationPlan, why: str) -> DataFinding:
+def few(names: Sequence[UserId], plan: PopulationPlan, why: str) -> Finding:
     """Report users with too little data, or stop if the plan says so."""
     text = f"{len(names)} user(s) with {why}: {_list(names)}"
     if plan.few == "stop":
         raise DataError(f"{text}. Remove them from the data, lower min_examples, or set few = 'drop' in [population].")
-    return DataFinding(kind="few", count=len(names), action="drop", text=f"{text}; left out.")
+    return Finding(kind="few", count=len(names), action="drop", text=f"{text}; left out.")
 
 
 def _list(names: Iterable[str]) -> str:
@@ -78,14 +78,14 @@ def _list(names: Iterable[str]) -> str:
     return ", ".join(listed[:_NAMED]) + more
 
 
-def _act_on_few(users: tuple[User, ...], plan: PopulationPlan, findings: list[DataFinding]) -> tuple[User, ...]:
+def _act_on_few(users: tuple[User, ...], plan: PopulationPlan, findings: list[Finding]) -> tuple[User, ...]:
     small = [user.id for user in users if len(user.examples) < plan.min_examples]
     if small:
         findings.append(few(small, plan, f"fewer than {plan.min_examples} examples"))
     return tuple(user for user in users if len(user.examples) >= plan.min_examples)
 
 
-def _act_on_copies(users: tuple[User, ...], plan: PopulationPlan, findings: list[DataFinding]) -> tuple[User, ...]:
+def _act_on_copies(users: tuple[User, ...], plan: PopulationPlan, findings: list[Finding]) -> tuple[User, ...]:
     found = copies.repeated(users)
     count = sum(int(mask.sum()) for mask in found)
     if not count:
@@ -96,7 +96,7 @@ def _act_on_copies(users: tuple[User, ...], plan: PopulationPlan, findings: list
         "keep": "all are kept, so the prior may hold copies of private data",
     }[plan.copies]
     text = f"{count} example(s) of {whose} user(s) copy another one of the same user; {done}."
-    findings.append(DataFinding(kind="copies", count=count, action=plan.copies, text=text))
+    findings.append(Finding(kind="copies", count=count, action=plan.copies, text=text))
     return copies.without_copies(users, found) if plan.copies == "drop" else users
 
 
@@ -115,13 +115,13 @@ def usable_times(examples: Examples) -> bool:
 
 
 def _act_on_times(
-    users: tuple[User, ...], plan: PopulationPlan, findings: list[DataFinding]
+    users: tuple[User, ...], plan: PopulationPlan, findings: list[Finding]
 ) -> tuple[tuple[User, ...], frozenset[UserId]]:
     untimed = [user.id for user in users if len(user.examples) and not usable_times(user.examples)]
     if untimed:
         done = "left out" if plan.untimed == "drop" else "kept, and divided in the order of the data"
         text = f"{len(untimed)} user(s) without usable times (unknown, or mostly one day): {_list(untimed)}; {done}."
-        findings.append(DataFinding(kind="untimed", count=len(untimed), action=plan.untimed, text=text))
+        findings.append(Finding(kind="untimed", count=len(untimed), action=plan.untimed, text=text))
     without = frozenset(untimed)
     kept, rows = [], 0
     for user in users:
@@ -135,7 +135,7 @@ def _act_on_times(
         kept.append(user if known.all() else replace(user, examples=user.examples.take(known)))
     if rows:
         text = f"{rows} example(s) without a time, of users who otherwise have them; left out."
-        findings.append(DataFinding(kind="untimed", count=rows, action="drop", text=text))
+        findings.append(Finding(kind="untimed", count=rows, action="drop", text=text))
     return tuple(kept), without
 
 
@@ -194,7 +194,7 @@ def _in_common(prints: Sequence[fingerprint.Fingerprints]) -> Counter[tuple[int,
 
 
 def _act_on_twins(
-    users: tuple[User, ...], plan: PopulationPlan, findings: list[DataFinding]
+    users: tuple[User, ...], plan: PopulationPlan, findings: list[Finding]
 ) -> tuple[tuple[User, ...], frozenset[UserId]]:
     found = twin_groups(users)
     if not found:
@@ -207,7 +207,7 @@ def _act_on_twins(
         "keep": "all are kept, so an attack cannot tell them apart and a twin's prior holds the victim's data",
     }[plan.twins]
     text = f"{count} users form {len(found)} group(s) who share most of their examples ({named}); {done}."
-    findings.append(DataFinding(kind="twins", count=len(found), action=plan.twins, text=text))
+    findings.append(Finding(kind="twins", count=len(found), action=plan.twins, text=text))
     if plan.twins == "keep":
         return users, frozenset(users[i].id for group in found for i in group)
     instead: dict[int, User | None] = {}

@@ -14,14 +14,14 @@ from fedleak.errors import DataError
 from fedleak.plan.plan import InjectPlan, PopulationPlan
 from fedleak.population import background as public_data
 from fedleak.population import data_quality, splits, traits
-from fedleak.population.data_quality import DataFinding, Examined
+from fedleak.population.data_quality import Examined, Finding
 from fedleak.population.inject import inject as injected
 from fedleak.population.population import Dataset, Examples, Population, Records, Share, User
 from fedleak.population.redeal import redeal
 from fedleak.population.sampling import Draw
 from fedleak.population.splits import Split
 
-__all__ = ["Prepared", "DataFinding", "prepare"]
+__all__ = ["Prepared", "Finding", "prepare"]
 
 _PUBLIC = 4000
 
@@ -36,7 +36,7 @@ class Prepared:
     task: Task
     outputs: int
     source: str
-    findings: tuple[DataFinding, ...]
+    findings: tuple[Finding, ...]
     input_shape: tuple[int, ...]
     outputs_named: tuple[str, ...] = ()
     traits: Mapping[UserId, Mapping[str, float]] = field(default_factory=dict)  # share of the private data showing it
@@ -73,7 +73,7 @@ def prepare(
     drawn = Draw(population, examined, plan, split, seed)
     drawn.from_(candidates)
     if plan.prior != "none":
-        told = DataFinding(kind="split", count=len(drawn.shares), action=split.name, text=split.told)
+        told = Finding(kind="split", count=len(drawn.shares), action=split.name, text=split.told)
         drawn.findings.insert(0, told)
     shares, findings = drawn.shares, [*drawn.findings, *examined.findings]
     marks = {share.user.id: marks[share.user.id] for share in shares if share.user.id in marks}
@@ -81,7 +81,7 @@ def prepare(
         text = (
             f"The adversary placed a record of its own in the texts of {len(marks)} user(s): the run was tampered with."
         )
-        findings.append(DataFinding(kind="injected", count=len(marks), action="keep", text=text))
+        findings.append(Finding(kind="injected", count=len(marks), action="keep", text=text))
     if background is not None:
         public_data.check(background, population, shares[0].private)
         background = public_data.without_users(background, shares, findings)

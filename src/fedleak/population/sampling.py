@@ -11,7 +11,7 @@ from fedleak.core import UserId, rng_for
 from fedleak.errors import DataError
 from fedleak.plan.plan import PopulationPlan
 from fedleak.population import data_quality
-from fedleak.population.data_quality import DataFinding, Examined
+from fedleak.population.data_quality import Examined, Finding
 from fedleak.population.population import Examples, Population, Share, User
 from fedleak.population.splits import Split
 
@@ -28,7 +28,7 @@ class Draw:
     ) -> None:
         self.population, self.examined, self.plan, self.split, self.seed = population, examined, plan, split, seed
         self.shares: tuple[Share, ...] = ()
-        self.findings: list[DataFinding] = []
+        self.findings: list[Finding] = []
         self._held: dict[UserId, Examples] = {}
         self._undivided: list[UserId] = []
 
@@ -137,7 +137,7 @@ class Draw:
             f"Every prior is cut to {size} example(s), so that its size tells nothing; before, the median was "
             f"{int(np.median(sizes))}. Raise min_examples for larger priors, or keep all with prior_examples = 'all'."
         )
-        self.findings.append(DataFinding(kind="sizes", count=sum(sizes) - size * len(sizes), action="drop", text=text))
+        self.findings.append(Finding(kind="sizes", count=sum(sizes) - size * len(sizes), action="drop", text=text))
 
     def _too_few(self, found: int) -> None:
         total = len(self.population.users)

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from fedleak.population.data_quality import Finding
 from fedleak.results.defence_results import Effect, Failure, Promised, Tradeoff
 from fedleak.results.detail import Detail, Figure
 
@@ -121,15 +122,6 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     columns: list[str]  # of the table of numbers
     rows: list[list[str | float | None]]
     figures: list[Figure] = []
-
-
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that the examination of the population found, and what was done about it."""
-
-    kind: str  # split, sizes, twins, copies, few, untimed, background, injected
-    count: int
-    action: str  # merge, drop, keep
-    text: str
 
 
 class Threat(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,42 +17,17 @@ from fedleak.core import Capability, Observation
 from fedleak.games.game import Game
 from fedleak.plan.configure import to_dict
 from fedleak.plan.plan import Plan
-from fedleak.results.audit import Audit, Finding, GameFigure, GameInfo, Score, Threat, Untested, Utility
-from fedleak.results.defence_results import Effect, Promise, Promised
+from fedleak.results.audit import Audit, GameFigure, GameInfo, Score, Threat, Untested, Utility
+from fedleak.results.defence_results import Effect, Promised
 from fedleak.results.detail import Detail
 from fedleak.score.controls import warnings
 from fedleak.score.score import AttackResult, measure, scores_of
 from fedleak.score.tradeoff import Price, tradeoffs
+from fedleak.trace.run_facts import RunFacts
 from fedleak.views.adversaries import Adversary
 from fedleak.views.adversaries import describe as describe
 
-__all__ = ["Facts", "RunResult", "assemble"]
-
-
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a trained run says about itself, kept beside its trace."""
-
-    fingerprint: str
-    source: str
-    users: int
-    private_examples: int
-    prior_examples: int
-    test_examples: int
-    parameters: int
-    layers: dict[str, int]
-    utility_metric: str
-    higher_is_better: bool
-    utility: float
-    chance: float
-    centralised: float | None
-    knn: float | None = None
-    matched: float | None = None  # utility after as many local steps as the undefended run takes, if it takes more
-    local_steps: int = 0  # of all clients over all rounds
-    client_seconds: float | None = None  # computing time of one update
-    promises: list[Promise] = []  # of each defence
-    dropped: int  # updates left out because they were not finite
-    seconds: float
-    findings: list[Finding]
+__all__ = ["RunResult", "assemble"]
 
 
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +37,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     control: str | None
     deployed: bool
     adaptive: bool = False  # by an adversary who knows of the defences
-    facts: list[Facts]  # one per seed
+    facts: list[RunFacts]  # one per seed
     played: Mapping[str, list[AttackResult]]  # settings_key of the attack, its game and the adversary -> one per seed
 
 
@@ -243,7 +218,9 @@ def missing_strongest(plan: Plan) -> dict[tuple[str, str], str]:
         (adversary.name, label(game, plan.games)): game.strongest
         for game in plan.games
         for adversary in plan.adversaries
-        if game.strongest not in (None, *played) and not adversary.missing(registry.load("attack", game.strongest))
+        if game.strongest is not None
+        and game.strongest not in played
+        and not adversary.missing(registry.load("attack", game.strongest))
     }
 
 

@@ -17,7 +17,7 @@ from fedleak.results.audit import Score
 __all__ = ["AttackResult", "Measured", "metric_of", "measure", "scores_of", "verdict"]
 
 
-def metric_of(game: Game, name: str) -> Metric:
+def metric_of(game: Game | type[Game], name: str) -> Metric:
     """The metric of a game that has this name."""
     known = {metric.name: metric for metric in game.metrics}
     if name not in known:

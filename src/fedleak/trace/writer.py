@@ -25,7 +25,7 @@ from fedleak.trace.log import LOG, Commit, Log
 if TYPE_CHECKING:
     from fedleak.federation.federation import Round
 
-__all__ = ["TraceWriter", "estimate"]
+__all__ = ["TraceWriter"]
 
 # Bytes a write: given several MiB at once, the kernel looks for memory in larger pieces and takes eight times as long.
 _AT_ONCE = 1 << 20
@@ -186,14 +186,6 @@ class TraceWriter:
             os.ftruncate(self._files[LOG], self._at.logged)
             for table in self._tables:
                 os.ftruncate(self._files[table.name], self._end(table))
-
-
-def estimate(header: Header, rounds: int, per_round: int) -> int:
-    """Return how many bytes a run will take on disk, so that a full disk can be foretold rather than met."""
-    tables = header.tables()
-    line = 80 + 11 * len(tables)
-    data = sum(table.end(rounds, rounds * per_round, 0) for table in tables)
-    return data + (rounds + 1) * line + 2 * len(msgspec.json.encode(header))
 
 
 def _require_same(folder: Path, header: Header) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
 from dataclasses import astuple, dataclass
 from typing import Annotated, ClassVar, Literal
 
@@ -12,14 +11,15 @@ from msgspec import Meta
 
 from fedleak.attacks.link.base import Linker
 from fedleak.attacks.reconstruct.representatives import Inversion, representatives
-from fedleak.core import FloatArray, Params, rng_for
+from fedleak.core import ByteCache, FloatArray, Params, rng_for
 from fedleak.errors import AttackError
 from fedleak.federation.model import Model
 from fedleak.views.view import View
 
 __all__ = ["OfRepresentatives"]
 
-_MOST = 200 * 2**20  # bytes of representatives that are kept
+# Attacks that differ only in what they do with representatives need not seek them again.
+_FOUND: ByteCache[FloatArray] = ByteCache(200 * 2**20, lambda rows: rows.nbytes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,35 +43,15 @@ class OfRepresentatives(Linker):
         if len(shape) != 3:
             raise AttackError(f"{self.name} looks for images behind updates; the examples here have shape {shape}")
         settings = Inversion(optimizer=self.optimizer, iterations=self.iterations, variation=self.variation)
-        key = _digest(view, settings, before, updates)
-        rows = _KEPT.get(key)
-        if rows is None:
+
+        def seek() -> FloatArray:
             noise = rng_for(0, "representatives")
             found = representatives(model, before, updates, settings, shape=shape, rng=noise)
             rows = found.by_class(int(view.settings["outputs"]))
-            _KEPT.put(key, rows)
-        return rows
+            rows.flags.writeable = False
+            return rows
 
-
-class _Kept:
-    """What was found before, by what it was sought in: attacks that differ in what follows need not seek again."""
-
-    def __init__(self) -> None:
-        self.rows: OrderedDict[bytes, FloatArray] = OrderedDict()
-
-    def get(self, key: bytes) -> FloatArray | None:
-        """The rows, if they are still here."""
-        return self.rows.get(key)
-
-    def put(self, key: bytes, rows: FloatArray) -> None:
-        """Keep rows, and let the oldest go where there are too many."""
-        rows.flags.writeable = False
-        self.rows[key] = rows
-        while sum(kept.nbytes for kept in self.rows.values()) > _MOST and len(self.rows) > 1:
-            self.rows.popitem(last=False)
-
-
-_KEPT = _Kept()
+        return _FOUND.get(_digest(view, settings, before, updates), seek)
 
 
 def _digest(view: View, settings: Inversion, before: Params, updates: Params) -> bytes:

@@ -24,6 +24,8 @@ __all__ = ["Correlating", "Eavesdrop", "spearman", "standard_ranks", "rank_sum"]
 class Correlating(Searching):
     """Name for each client the records whose exposure changes with a signal of that client."""
 
+    needs: ClassVar[Observation]
+
     def signals(self, view: View, questions: RecordQuestions) -> IntArray | Scores:
         """What is seen of each client in each round: (rounds, clients)."""
         raise NotImplementedError

@@ -18,7 +18,7 @@ import torch
 
 from fedleak.core import Params, Task
 from fedleak.federation.engines.batches import Pool, poisson_schedule, schedule, steps_of
-from fedleak.federation.engines.examples import weighted
+from fedleak.federation.engines.local_step import Batch, LocalStep, gradients_of
 from fedleak.federation.engines.optim import Adam, Sgd, clip
 from fedleak.federation.hooks import Defence, Loss
 from fedleak.federation.loss import inputs, total
@@ -61,8 +61,6 @@ class Embedded:
     ) -> None:
         self.model, self.task, self.settings, self.pool = model, task, settings, pool
         self.on_loss = [d for d in defences if d.overrides("on_loss")]
-        self.on_examples = [d for d in defences if d.overrides("on_examples")]
-        self.on_sum = [d for d in defences if d.overrides("on_sum")]
         self.on_step = [d for d in defences if d.overrides("on_step")]
         self.poisson = any(d.poisson for d in defences)
         self.defended = defended  # by client; read only where a defence acts on local steps
@@ -112,7 +110,7 @@ class Embedded:
     @property
     def acts(self) -> bool:
         """Whether any defence acts on local steps."""
-        return bool(self.on_loss or self.on_examples or self.on_sum or self.on_step or self.poisson)
+        return bool(self.on_loss or self.on_step or self.poisson)
 
     def _train(self, before: Tensors, clients: Sequence[int], rngs: Rngs) -> Tensors:
         """The local steps of one group of clients (ClientUpdate in Algorithm 1 of McMahan et al., 2017)."""
@@ -121,8 +119,8 @@ class Embedded:
         deal = poisson_schedule if guards and self.poisson else schedule
         plan = deal(pool, clients, settings.batch, settings.epochs, [rngs("batches", d) for d in clients])
         loss_rngs = [[rngs(f"on_loss/{n}", d) for d in clients] for n in range(len(self.on_loss))]
-        sum_rngs = [[rngs(f"on_sum/{n}", d) for d in clients] for n in range(len(self.on_sum))]
-        step_rngs = [[rngs(f"on_step/{n}", d) for d in clients] for n in range(len(self.on_step))]
+        # Another name than the hook's: recorded runs drew their numbers under it.
+        step_rngs = [[rngs(f"on_sum/{n}", d) for d in clients] for n in range(len(self.on_step))]
         own_rngs = [rngs("dropout", d) for d in clients] if isinstance(self.model, Stochastic) else []
         after = {key: w.expand(len(clients), *w.shape[1:]).clone() for key, w in before.items()}
         optimizer = Adam(settings.lr, list(after.values())) if settings.optimizer == "adam" else Sgd(settings.lr)
@@ -134,44 +132,36 @@ class Embedded:
             theirs = [[generators[client] for client in of] for generators in loss_rngs] if guards else []
             return self._loss(weights, x, y, share, own, theirs)
 
-        # What a sum is divided by: the size of a batch as planned, whatever was drawn.
-        expected = torch.from_numpy(np.minimum(pool.sizes[clients], settings.batch))
+        planned = torch.from_numpy(np.minimum(pool.sizes[clients], settings.batch))
         active = 0
         for step, (working, width) in enumerate(zip(plan.active, plan.width, strict=True)):
             if working != active:
                 active = working
                 leaves = {key: w[:active].detach().requires_grad_() for key, w in after.items()}
             rows = plan.rows[step, :active, :width].reshape(-1)
-            x = pool.x.index_select(0, rows).view(active, width, *pool.x.shape[1:])
-            y = None if pool.y is None else pool.y.index_select(0, rows)
-            share = plan.share[step, :active, :width]
-            if guards and (self.on_examples or self.on_sum):
-                sums = weighted(loss, leaves, x, y, share > 0, self.on_examples, self.model.group)
-                with torch.no_grad():
-                    summed: Tensors = dict(zip(leaves, sums, strict=True))
-                    for defence, generators in zip(self.on_sum, sum_rngs, strict=True):
-                        summed = defence.on_sum(summed, generators[:active])
-                    found: Sequence[torch.Tensor] = [
-                        summed[key] / expected[:active].view(-1, *[1] * (w.dim() - 1)) for key, w in leaves.items()
-                    ]
+            batch = Batch(
+                pool.x.index_select(0, rows).view(active, width, *pool.x.shape[1:]),
+                None if pool.y is None else pool.y.index_select(0, rows),
+                plan.share[step, :active, :width],
+                planned[:active],
+            )
+            if guards and self.on_step:
+                found = self._guarded(LocalStep(loss, leaves, batch, self.model.group), step_rngs)
             else:
-                found = torch.autograd.grad(
-                    loss(leaves, x, y, share, range(active)),
-                    list(leaves.values()),
-                    allow_unused=True,
-                    materialize_grads=True,
-                )
+                found = gradients_of(loss, leaves, batch)
             with torch.no_grad():
                 if settings.clip is not None:
                     found = clip(found, settings.clip)
-                if guards and self.on_step:
-                    # Copies, because a defence may work in place and autograd may give two weights one gradient.
-                    gradients: Tensors = {key: g.clone() for key, g in zip(leaves, found, strict=True)}
-                    for defence, generators in zip(self.on_step, step_rngs, strict=True):
-                        gradients = defence.on_step(gradients, leaves, generators[:active])
-                    found = [gradients[key] for key in leaves]
                 optimizer.step(list(leaves.values()), found)
         return after
+
+    def _guarded(self, step: LocalStep, step_rngs: Sequence[Sequence[np.random.Generator]]) -> Sequence[torch.Tensor]:
+        """The gradients of a step as the defences change them."""
+        with torch.no_grad():
+            for defence, generators in zip(self.on_step, step_rngs, strict=True):
+                at_work = generators[: len(next(iter(step.weights.values())))]
+                step = step.changed(defence.on_step(step, at_work))
+            return [step.gradients[key] for key in step.weights]
 
     def _loss(
         self,

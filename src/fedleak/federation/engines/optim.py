@@ -8,19 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Protocol
 
 import torch
 
-__all__ = ["Optimizer", "Sgd", "Adam", "clip"]
-
-
-class Optimizer(Protocol):
-    """One local step, in place; `weights` and `gradients` hold the clients that are still at work."""
-
-    def step(self, weights: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor]) -> None:
-        """Move the weights."""
-        ...
+__all__ = ["Sgd", "Adam", "clip"]
 
 
 class Sgd:

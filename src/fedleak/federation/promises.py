@@ -4,13 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from fedleak.federation.canaries import put_to_the_test
 from fedleak.federation.hooks import Defence
 from fedleak.federation.privacy import training
 from fedleak.plan.plan import FederationPlan
-from fedleak.results.defence_results import Promise
 
-__all__ = ["promises"]
+__all__ = ["Promise", "promises"]
+
+
+class Promise(msgspec.Struct, frozen=True, kw_only=True):
+    """The differential privacy that a defence states for a run, or why it states none."""
+
+    defence: str
+    epsilon: float | None  # of the whole run
+    hidden_epsilon: float | None  # the same while it is secret who took part
+    per_round: float | None  # of a round in which the client takes part
+    delta: float | None
+    unit: str | None  # record or client: what one more or less of cannot be told
+    adjacency: str
+    against: str
+    how: str
+    tested: float | None = None  # the epsilon of a round that canaries were held against
+    shown: float | None = None  # what they show to be given away at least, with 95% confidence
+    contradicted: bool = False
 
 
 def promises(

@@ -1,0 +1,69 @@
+"""Collect what the runs of a plan left on disk, for scoring."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fedleak.errors import TraceError
+from fedleak.federation.hooks import hidden
+from fedleak.pipeline.attack_runner import is_played, played
+from fedleak.pipeline.jobs import Tick
+from fedleak.pipeline.runs import Run, facts
+from fedleak.plan.plan import Plan
+from fedleak.results.audit import Untested
+from fedleak.results.defence_results import Effect
+from fedleak.score.assemble import RunResult, described, settings_key
+from fedleak.score.effects import effect
+
+__all__ = ["collect", "unplayed", "effects"]
+
+
+def collect(plan: Plan, every: Sequence[Run], tick: Tick, *, partial: bool = False) -> list[RunResult]:
+    """What is known of each variant over all seeds: the facts of its runs, and what each attack claimed about them.
+
+    With `partial`, runs that are not trained and attacks that are not played are passed over; otherwise they raise.
+    """
+    results: dict[str, RunResult] = {}
+    for run in every:
+        found = facts(run)
+        if found is None and not partial:
+            raise TraceError(f"{run.folder} is not trained to the end; run `fedleak train` first")
+        result = results.setdefault(
+            run.variant.label,
+            RunResult(
+                defences=run.variant.defences,
+                control=run.variant.control,
+                deployed=run.variant.deployed,
+                facts=[],
+                adaptive=run.variant.adaptive is not None,
+                played={settings_key(*play): [] for play in run.variant.plays(plan)},
+            ),
+        )
+        if found is not None:
+            result.facts.append(found)
+            for play in run.variant.plays(plan):
+                if not partial or is_played(run, *play):
+                    result.played[settings_key(*play)].append(played(run, *play))
+        tick(1)
+    return list(results.values())
+
+
+def unplayed(plan: Plan, results: Sequence[RunResult]) -> list[Untested]:
+    """Say that attacks of the plan are still to be played, if some are."""
+    missing = sum(len(claims) < len(plan.seeds) for result in results for claims in result.played.values())
+    if not missing:
+        return []
+    return [Untested(what=f"{missing} plays of the plan's attacks", why="not played yet; `fedleak audit` does it")]
+
+
+def effects(every: Sequence[Run]) -> list[Effect]:
+    """What each defence changes, seen in the first seed, wherever both runs are trained."""
+    bare = next((run for run in every if run.variant.label == "plain" and facts(run) is not None), None)
+    found = []
+    for run in every:
+        described_as = described(run.variant.defences)
+        if bare is None or run.seed != bare.seed or run.variant.adaptive or described_as is None or facts(run) is None:
+            continue
+        hides = hidden(run.variant.defences)
+        found.append(effect(bare.folder / "trace", run.folder / "trace", described_as, hides))
+    return found

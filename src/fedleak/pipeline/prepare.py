@@ -1,0 +1,109 @@
+"""Prepare one run: its population, its model and its clients; truth and prior go to disk before anything is trained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedleak.core import Layout
+from fedleak.errors import PlanError, did_you_mean
+from fedleak.federation.federation import Client, make_clients
+from fedleak.federation.model import Input, Model, Signature
+from fedleak.federation.promises import promises
+from fedleak.federation.tampering import Tampering
+from fedleak.pipeline.active_adversary import tamper
+from fedleak.pipeline.runs import Run
+from fedleak.plan.plan import Plan
+from fedleak.population.prepare import Prepared, prepare
+from fedleak.trace.evidence import Evidence
+from fedleak.trace.prior import Background, Prior
+from fedleak.trace.truth import Truth
+
+__all__ = ["PreparedRun", "prepare_run", "fitting_model", "outputs"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedRun:
+    """A run that is ready to be trained."""
+
+    population: Prepared
+    model: Model
+    clients: tuple[Client, ...]  # those of the adversary's included
+    tampering: Tampering
+    told: tuple[dict[str, Any], ...]  # how the trace's header tells of the tampering
+
+
+def prepare_run(plan: Plan, run: Run) -> PreparedRun:
+    """Draw the users, build the model, hand out the data, and write down who is who."""
+    population = prepare(plan.dataset, plan.population, run.seed, iid=run.variant.control == "iid", inject=plan.inject)
+    model = fitting_model(plan, population)
+    everyone = make_clients(population.shares, run.seed, adaptive=run.variant.adaptive is not None)
+    clients, tampering, told = tamper(plan, population, model, everyone, run.seed)
+    # Now, so that an accountant that is not installed is missed before anything is trained.
+    promises(run.variant.defences, plan.federation, len(clients), [len(d.data) for d in clients], run.seed)
+    _save_truth(plan, population, everyone, run.folder / "truth")
+    _save_prior(population, clients, run.folder / "prior")
+    return PreparedRun(population=population, model=model, clients=clients, tampering=tampering, told=told)
+
+
+def _save_truth(plan: Plan, population: Prepared, clients: tuple[Client, ...], folder: Path) -> None:
+    users = [share.user for share in population.shares]
+    Truth(
+        users=tuple(user.id for user in users),
+        client_user={client.id: client.user for client in clients},
+        attributes={user.id: dict(user.attributes) for user in users},
+        traits=population.traits,
+        secrets={user.id: user.secrets for user in users if user.secrets},
+        decoys={user.id: user.decoys for user in users if user.decoys},
+        evidence=Evidence.of(population) if any(game.needs_evidence for game in plan.games) else None,
+    ).save(folder)
+
+
+def _save_prior(population: Prepared, clients: tuple[Client, ...], folder: Path) -> None:
+    known = [share for share in population.shares if len(share.prior)]
+    public = population.public
+    Prior(
+        candidates=tuple(share.user.id for share in known),
+        examples=tuple(share.prior for share in known),
+        task=population.task,
+        outputs=population.outputs,
+        attributes=tuple(dict(share.user.attributes) for share in known),
+        background=None if public is None else Background(examples=public, shows=population.shows),
+        records=population.records,
+        injected={d.id: population.injected[d.user] for d in clients if d.user in population.injected},
+    ).save(folder)
+
+
+def fitting_model(plan: Plan, prepared: Prepared) -> Model:
+    """Build the model and refuse, before anything is trained, what could only fail afterwards."""
+    if prepared.task not in plan.model.tasks:
+        raise PlanError(f"model '{plan.model.name}' cannot learn the task '{prepared.task.value}' of this data set")
+    given = Input.WORDS if np.issubdtype(prepared.test.x.dtype, np.integer) else Input.NUMBERS
+    if given not in plan.model.reads:
+        raise PlanError(f"model '{plan.model.name}' cannot read {given.value}, which is what this data set gives")
+    for attack in plan.attacks:
+        if prepared.task not in attack.tasks:
+            raise PlanError(f"attack '{attack.name}' does not apply to the task '{prepared.task.value}'; remove it")
+    model: Model = plan.model.build(Signature(prepared.task, prepared.input_shape, outputs(plan, prepared)))
+    check_layers(plan, model.layout)
+    return model
+
+
+def outputs(plan: Plan, prepared: Prepared) -> int:
+    """Outputs of the model: one more than there are classes where a malicious client adds one that is false."""
+    return prepared.outputs + (plan.join is not None)
+
+
+def check_layers(plan: Plan, layout: Layout) -> None:
+    """Refuse an attack on a layer that the model does not have."""
+    names = [layer.name for layer in layout]
+    for attack in plan.attacks:
+        wanted = getattr(attack, "layer", "last")
+        if wanted != "last" and wanted not in names:
+            raise PlanError(
+                f"attack '{attack.name}': model '{plan.model.name}' has no layer '{wanted}'"
+                f"{did_you_mean(wanted, ['last', *names])}"
+            )

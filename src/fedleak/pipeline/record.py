@@ -1,0 +1,77 @@
+"""Record one run: train its federation round by round into a trace, from where an earlier attempt stopped."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fedleak.federation.cost import Clock
+from fedleak.federation.federation import initial, train
+from fedleak.federation.hooks import hidden
+from fedleak.pipeline.active_adversary import resumed
+from fedleak.pipeline.jobs import Tick
+from fedleak.pipeline.prepare import PreparedRun, outputs
+from fedleak.pipeline.runs import Run
+from fedleak.plan.configure import to_dict
+from fedleak.plan.plan import Plan
+from fedleak.population.prepare import Prepared
+from fedleak.trace.header import Header
+from fedleak.trace.reader import Trace
+from fedleak.trace.writer import TraceWriter
+
+__all__ = ["record_run"]
+
+
+def record_run(plan: Plan, run: Run, ready: PreparedRun, tick: Tick, workers: int = 1) -> Clock:
+    """Train the rounds that are missing and append each to the trace; how long the clients took is returned."""
+    folder = run.folder / "trace"
+    writer = TraceWriter.open(folder, header(plan, run, ready))
+    if writer.weights is None:
+        writer.start(initial(ready.model, run.seed))
+    tick(writer.rounds)
+    rounds = train(
+        ready.model,
+        ready.clients,
+        plan.federation,
+        run.variant.defences,
+        ready.population.background,
+        run.seed,
+        start=writer.rounds,
+        weights=writer.weights,
+        workers=workers,
+        tampering=ready.tampering,
+        fresh_data=run.variant.control == "fresh-data",
+        isolation=resumed(Trace.open(folder), ready.tampering) if writer.rounds else None,
+    )
+    clock = Clock()
+    for done in clock.through(rounds):
+        writer.append(done)
+        tick(1)
+    return clock
+
+
+def header(plan: Plan, run: Run, ready: PreparedRun) -> Header:
+    """What the trace says about the run as a whole."""
+    return Header(
+        fingerprint=run.fingerprint,
+        rounds=plan.federation.rounds,
+        task=ready.population.task,
+        model=plan.resolved["model"]["name"],
+        layout=ready.model.layout,
+        clients=tuple(client.id for client in ready.clients),
+        shadow=tuple(client.shadow for client in ready.clients),
+        settings=known_to_all(plan, ready.population),
+        defences=tuple(to_dict(defence) for defence in run.variant.defences),
+        hidden=tuple(str(observation.name) for observation in hidden(run.variant.defences)),
+        tampering=ready.told,
+        dtype=plan.record.dtype,
+    )
+
+
+def known_to_all(plan: Plan, prepared: Prepared) -> dict[str, Any]:
+    """What every client is sent before the first round: how to train, and how to build the model."""
+    return {
+        **plan.resolved["federation"],
+        "architecture": plan.resolved["model"],
+        "input_shape": list(prepared.input_shape),
+        "outputs": outputs(plan, prepared),
+    }
