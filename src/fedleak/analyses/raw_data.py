@@ -9,28 +9,15 @@ from __future__ import annotations
 import io
 import shutil
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar
 
 import numpy as np
 from msgspec import Meta
 
-from fedleak.analyses.analysis import (
-    COLUMNS,
-    Point,
-    SingleAttackAnalysis,
-    chosen,
-    closing,
-    curve,
-    doubling,
-    format_measured,
-    measured,
-    numbers,
-    play,
-    table,
-    vary,
-)
+from fedleak.analyses.analysis import SingleAttackAnalysis, closing, measured, play, vary, with_settings
+from fedleak.analyses.curves import COLUMNS, Point, curve, doubling, format_measured, numbers
 from fedleak.analyses.feature_space import Raw
 from fedleak.core import IntArray, Layer, rng_for
 from fedleak.errors import TraceError
@@ -40,6 +27,7 @@ from fedleak.pipeline.attack_runner import play as answer
 from fedleak.pipeline.jobs import cores, run_jobs
 from fedleak.pipeline.runs import Run, Tick, Variant, digest
 from fedleak.pipeline.stages import Progress, deserialise_plan, serialise_plan
+from fedleak.plan.configure import to_dict
 from fedleak.plan.plan import Plan
 from fedleak.population.prepare import Prepared, prepare
 from fedleak.score.assemble import settings_key
@@ -63,6 +51,7 @@ class RawData(SingleAttackAnalysis):
 
     name: ClassVar[str] = "raw-data"
     summary: ClassVar[str] = "Would the data itself give users away more than their updates do?"
+    needs_layer: ClassVar[bool] = True
 
     sizes: Annotated[
         tuple[Annotated[int, Meta(ge=1)], ...], Meta(description="examples in a set, each in turn; 1, 2, ... if empty")
@@ -71,10 +60,10 @@ class RawData(SingleAttackAnalysis):
 
     def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
         """Average precision over the size of the sets, beside that of the attack on updates."""
-        attack = chosen(plan, self.name, self.attack, layered=True)
+        attack = self.chosen(plan)
         updates = measured(plan, play(vary(plan, attacks=[attack], games=[Identify()]), out, progress, jobs)[0])
         # The record of raw data has one layer.
-        varied = vary(plan, attacks=[replace(attack, layer="last")], games=[Identify()])
+        varied = vary(plan, attacks=[with_settings(attack, layer="last")], games=[Identify()])
         most = int(np.median([len(share.private) for share in prepare_first(plan).shares]))
         # Everything that a user has makes one set only, which is too little to learn from and to ask about.
         sizes = self.sizes or tuple(doubling(most))
@@ -100,6 +89,7 @@ class RawData(SingleAttackAnalysis):
             for size in sizes
             for one in [measured(plan, [kept(paths[size, seed], seed) for seed in plan.seeds])]
         ]
+        given = [*((point.label, point.measured) for point in points), ("an update", updates)]
         line, chance = curve("raw data", points)
         ahead = [all(later.measured.value > updates.value for later in points[i:]) for i in range(len(points))]
         beside = points[ahead.index(True)] if any(ahead) else None
@@ -116,10 +106,10 @@ class RawData(SingleAttackAnalysis):
                     if beside
                     else "Raw data does not score higher than updates. "
                 )
-                + closing(plan, attack)
+                + closing(plan, attack.name)
             ),
             columns=["what the attack is given", *COLUMNS],
-            rows=[*table(points), ["an update", *numbers(updates)]],
+            rows=[[label, *numbers(one)] for label, one in given],
             figures=[
                 Figure(
                     kind="lines",
@@ -129,7 +119,7 @@ class RawData(SingleAttackAnalysis):
                     series=[
                         line,
                         Series(
-                            name=f"updates, layer '{attack.layer}'",
+                            name=f"updates, layer '{to_dict(attack)['layer']}'",
                             x=line.x,
                             y=[updates.value] * len(points),
                             low=[updates.low] * len(points),

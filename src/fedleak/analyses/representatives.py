@@ -11,14 +11,13 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Meta
 
-from fedleak.analyses.analysis import vary
+from fedleak.analyses.analysis import BaseAnalysis, trained
 from fedleak.attacks.reconstruct.representatives import Inversion, RepresentativeSet, representatives
 from fedleak.attacks.shadow import model_of
 from fedleak.core import FloatArray, rng_for
 from fedleak.errors import AttackError
 from fedleak.federation.federation import make_clients
-from fedleak.pipeline import stages
-from fedleak.pipeline.runs import Run, runs
+from fedleak.pipeline.runs import Run
 from fedleak.pipeline.stages import Progress
 from fedleak.plan.plan import Plan
 from fedleak.population.population import Examples
@@ -41,7 +40,7 @@ _MEASURES = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class RepresentativesLook(Inversion):
+class RepresentativesLook(BaseAnalysis, Inversion):
     """Seek the representatives of every client in some rounds, and compare them with the client's own data.
 
     Likeness is the correlation of pixels, of each class's representative with the mean of the client's examples of that
@@ -63,15 +62,17 @@ class RepresentativesLook(Inversion):
     ] = False
     shown: Annotated[int, Meta(ge=0, le=10, description="clients whose images are drawn in the local report")] = 3
 
+    def check(self, plan: Plan) -> None:
+        """Refuse a round that the run does not have."""
+        last = plan.federation.rounds
+        if max(self.rounds, default=1) > last:
+            raise AttackError(f"analysis '{self.name}': round {max(self.rounds)} is asked for, and the run has {last}")
+
     def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
         """Numbers over the rounds with intervals by client, and images of the first seed's last round."""
-        varied = vary(plan, attacks=plan.attacks, games=plan.games)
-        stages.train(varied, out, progress, jobs)
-        every = runs(varied, out)
+        every = trained(plan, out, progress, jobs)
         last = plan.federation.rounds
         wanted = sorted({*self.rounds} or {1, max(1, last // 4), max(1, last // 2), last})
-        if max(wanted) > last:
-            raise AttackError(f"analysis '{self.name}': round {max(wanted)} is asked for, and the run has {last}")
         progress.stage("Seeking representatives", len(every) * len(wanted))
         values: dict[tuple[int, str], list[npt.NDArray[np.float64]]] = {}
         images: list[Figure] = []

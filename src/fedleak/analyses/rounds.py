@@ -11,18 +11,8 @@ from typing import Annotated, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from fedleak.analyses.analysis import (
-    COLUMNS,
-    SingleAttackAnalysis,
-    base_game,
-    chosen,
-    closing,
-    format_measured,
-    measured,
-    numbers,
-    play,
-    vary,
-)
+from fedleak.analyses.analysis import SingleAttackAnalysis, base_game, closing, measured, play, vary, with_settings
+from fedleak.analyses.curves import COLUMNS, format_measured, numbers
 from fedleak.core import IntArray, format_value
 from fedleak.errors import PlanError
 from fedleak.pipeline.attack_runner import build_questions
@@ -45,18 +35,22 @@ class Rounds(SingleAttackAnalysis):
 
     ranges: Annotated[int, Meta(ge=2, le=50, description="how many ranges the rounds are cut into")] = 5
 
-    def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
-        """A grid of average precision: rows are the rounds learned from, columns the rounds asked about."""
-        attack = chosen(plan, self.name, self.attack)
-        rounds = plan.federation.rounds
-        if rounds < 2 * self.ranges:
+    def check(self, plan: Plan) -> None:
+        """Refuse a run that is too short to be cut."""
+        super().check(plan)
+        if plan.federation.rounds < 2 * self.ranges:
             raise PlanError(
                 f"analysis 'rounds' cuts the rounds into {self.ranges} ranges of at least two, and the plan has only "
-                f"{rounds} rounds; choose fewer with --set ranges=N, or train longer"
+                f"{plan.federation.rounds} rounds; choose fewer with --set ranges=N, or train longer"
             )
+
+    def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
+        """A grid of average precision: rows are the rounds learned from, columns the rounds asked about."""
+        attack = self.chosen(plan)
+        rounds = plan.federation.rounds
         edges = np.linspace(0, rounds, self.ranges + 1).round().astype(int)
         spans = [(a + 1, b) for a, b in pairwise(edges.tolist())]
-        games = [replace(base_game(plan, attack), labelled_rounds=span) for span in spans]
+        games = [with_settings(base_game(plan, attack), labelled_rounds=span) for span in spans]
         varied = vary(plan, attacks=[attack], games=games)
         plays = play(varied, out, progress, jobs)
         # What was asked is the same for every range that was learned from; a column is a part of the answers.
@@ -85,7 +79,7 @@ class Rounds(SingleAttackAnalysis):
                 "The attack learns from the labelled updates of one range of rounds and names the senders of the "
                 f"updates of another. {above} of {len(flat)} pairs of ranges are above chance; average precision is "
                 f"{' within a range and '.join(means)} across ranges on average, at best "
-                f"{format_measured(max(flat, key=lambda cell: cell.value))}. {closing(plan, attack)}"
+                f"{format_measured(max(flat, key=lambda cell: cell.value))}. {closing(plan, attack.name)}"
             ),
             columns=["learned from rounds", "asked about rounds", *COLUMNS],
             rows=[

@@ -11,9 +11,9 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from fedleak.analyses.analysis import Numbered, Point, closing, curve, format_measured, measured, otherwise, play, vary
+from fedleak.analyses.analysis import BaseAnalysis, Numbered, closing, measured, play, trained, vary
+from fedleak.analyses.curves import Point, curve, format_measured, numbers
 from fedleak.errors import DataError, PlanError, did_you_mean
-from fedleak.pipeline import stages
 from fedleak.pipeline.runs import digest, facts, runs
 from fedleak.pipeline.stages import Progress
 from fedleak.pipeline.training import fitting_model
@@ -37,11 +37,12 @@ class _Tried:
     value: Any
     scores: dict[tuple[str, str, str], Measured]  # (game, metric, attack)
     utility: list[float]  # by seed
+    mean: float  # of the utility
     metric: str  # of the utility
 
 
 @dataclass(frozen=True, kw_only=True)
-class Vary:
+class Vary(BaseAnalysis):
     """Train the federation anew for every value of one key of the plan, and play all its attacks on each."""
 
     name: ClassVar[str] = "vary"
@@ -58,8 +59,8 @@ class Vary:
 
     def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
         """Train and attack what is missing, one value after the other; the plan's own value is its own federation."""
-        plans = self.check(plan)
-        stages.train(vary(plan, attacks=plan.attacks, games=plan.games), out, progress, jobs)
+        plans = [self._changed(plan, value) for value in self.values]
+        trained(plan, out, progress, jobs)
         tried = []
         for place, (value, changed) in enumerate(zip(self.values, plans, strict=True), 1):
             named = Numbered(progress, f"{place}/{len(plans)}, {self.key} = {value}: ")
@@ -73,15 +74,15 @@ class Vary:
             text=self._text(plan, tried),
             columns=columns,
             rows=[
-                [_shown(one.value), attack, metric_name(metric, game), *_numbers(found), float(np.mean(one.utility))]
+                [_shown(one.value), attack, metric_name(metric, game), *numbers(found)[:4], found.users, one.mean]
                 for one in tried
                 for (game, metric, attack), found in one.scores.items()
             ],
             figures=self._figures(tried),
         )
 
-    def check(self, plan: Plan) -> list[Plan]:
-        """The plan with each of the values; what cannot be done is refused before anything is trained."""
+    def check(self, plan: Plan) -> None:
+        """Refuse a value, a key or a metric that cannot be had."""
         refuse_twice(list(self.values), f"analysis 'vary', {self.key}")
         known = [metric for game in plan.games for metric in (*game.metrics, *game.distances)]
         for metric in self.metrics:
@@ -89,9 +90,11 @@ class Vary:
                 raise PlanError(
                     f"analysis 'vary': no game of this plan has a metric '{metric}'{did_you_mean(metric, known)}"
                 )
-        return [self._changed(plan, value) for value in self.values]
+        for value in self.values:
+            self._changed(plan, value, tried=True)
 
-    def _changed(self, plan: Plan, value: Any) -> Plan:
+    def _changed(self, plan: Plan, value: Any, *, tried: bool = False) -> Plan:
+        """The plan with one of the values; `tried` on its data and model."""
         where = f"analysis 'vary', {self.key} = {value!r}"
         table, _, key = self.key.partition(".")
         if table not in TABLES:
@@ -102,8 +105,10 @@ class Vary:
         if known[key] == value:
             return vary(plan, attacks=plan.attacks, games=plan.games)
         try:
-            changed = otherwise(plan, attacks=plan.attacks, games=plan.games, **{table: {key: value}})
-            fitting_model(changed, prepare(changed.dataset, changed.population, plan.seeds[0], inject=changed.inject))
+            changed = vary(plan, attacks=plan.attacks, games=plan.games, tables={table: {key: value}})
+            if tried:
+                users = prepare(changed.dataset, changed.population, plan.seeds[0], inject=changed.inject)
+                fitting_model(changed, users)
         except (PlanError, DataError) as error:
             raise type(error)(f"{where}: {error}") from error
         return changed
@@ -117,13 +122,10 @@ class Vary:
                 place = (label(game, plan.games), metric, label(attack, plan.attacks))
                 if wanted and place not in scores and applies(claims, metric):
                     scores[place] = measured(plan, claims, metric)
-        trained = [found for run in runs(plan, folder) if (found := facts(run)) is not None]
-        return _Tried(
-            value=value,
-            scores=scores,
-            utility=[found.utility for found in trained],
-            metric=trained[0].utility_metric,
-        )
+        every = [found for run in runs(plan, folder) if (found := facts(run)) is not None]
+        utility = [found.utility for found in every]
+        mean, metric = float(np.mean(utility)), every[0].utility_metric
+        return _Tried(value=value, scores=scores, utility=utility, mean=mean, metric=metric)
 
     def _text(self, plan: Plan, tried: Sequence[_Tried]) -> str:
         first, last = tried[0], tried[-1]
@@ -181,7 +183,7 @@ class Vary:
         utility = Series(
             name=tried[0].metric,
             x=x,
-            y=[float(np.mean(one.utility)) for one in tried],
+            y=[one.mean for one in tried],
             low=[min(one.utility) for one in tried],
             high=[max(one.utility) for one in tried],
         )
@@ -194,10 +196,6 @@ class Vary:
             )
         )
         return figures
-
-
-def _numbers(found: Measured) -> list[str | float | None]:
-    return [found.value, found.low, found.high, found.chance, found.users]
 
 
 def _shown(value: Any) -> str:
