@@ -28,7 +28,7 @@ def generated() -> dict[Path, str]:
     return generate(DOCS)
 
 
-@pytest.mark.parametrize("name", ["reference/plan.md", "reference/cli.md", "threat-models.md"])
+@pytest.mark.parametrize("name", ["reference/plan.md", "reference/cli.md", "architecture.md", "threat-models.md"])
 def test_what_is_generated_is_what_the_code_generates(name: str, generated: dict[Path, str]) -> None:
     assert page(name) == generated[DOCS / name], "run: make reference (or python -m fedleak.reference docs)"
 
@@ -40,7 +40,7 @@ def test_every_row_of_a_generated_table_has_its_words() -> None:
 def copy(folder: Path, old: str = "", new: str = "") -> Path:
     """The documentation in another folder, with something replaced in the threat models."""
     (folder / "reference").mkdir()
-    for name in ("reference/cli.md", "threat-models.md"):
+    for name in ("reference/cli.md", "architecture.md", "threat-models.md"):
         assert not old or name != "threat-models.md" or old in page(name)
         (folder / name).write_text(page(name).replace(old, new) if old else page(name), encoding="utf-8")
     return folder

@@ -20,6 +20,7 @@ from fedleak.errors import FedleakError, did_you_mean
 from fedleak.reference import tables
 from fedleak.reference.command_line import option_tables
 from fedleak.reference.plan_keys import plan_keys
+from fedleak.reference.rooms import rooms
 
 __all__ = ["generate"]
 
@@ -39,6 +40,7 @@ def generate(docs: Path) -> dict[Path, str]:
     options = option_tables()
     return {
         docs / "reference" / "plan.md": plan_keys(),
+        docs / "architecture.md": rewritten(docs / "architecture.md", {"rooms": rooms}),
         docs / "threat-models.md": rewritten(docs / "threat-models.md", threats),
         docs / "reference" / "cli.md": rewritten(
             docs / "reference" / "cli.md", {name: partial(_always, text) for name, text in options.items()}
