@@ -12,7 +12,8 @@ from fedleak.cli.main import EXIT_CODES, cli
 from fedleak.errors import FedleakError
 from fedleak.plan.read import read
 from fedleak.plan.shipped import find
-from fedleak.reference.pages import generate
+from fedleak.reference.pages import generate, rewritten
+from fedleak.reference.tables import defences
 from fedleak.report.formatting import run_label
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -37,29 +38,25 @@ def test_every_row_of_a_generated_table_has_its_words() -> None:
     assert "| ? |" not in page("threat-models.md"), "write what the generated tables leave to hand"
 
 
-def copy(folder: Path, old: str = "", new: str = "") -> Path:
-    """The documentation in another folder, with something replaced in the threat models."""
-    (folder / "reference").mkdir()
-    for name in ("reference/cli.md", "architecture.md", "threat-models.md"):
-        assert not old or name != "threat-models.md" or old in page(name)
-        (folder / name).write_text(page(name).replace(old, new) if old else page(name), encoding="utf-8")
-    return folder
+def test_a_table_of_defences_is_generated_anew_and_keeps_what_was_written_by_hand() -> None:
+    now = "| defence | acts | against | limits |\n| --- | --- | --- | --- |\n| `noise` | nothing | all | no epsilon |"
+    rows = defences(now).splitlines()
+    assert rows[0] == "| defence | acts on | against | limits |"
+    assert "| `noise` | the update, on the client | all | no epsilon |" in rows
+    assert "| `clip` | the update, on the client | ? | ? |" in rows
 
 
-def test_a_table_is_generated_anew_and_keeps_what_was_written_by_hand(tmp_path: Path) -> None:
-    spoilt = copy(tmp_path, "| `noise` | the update, on the client |", "| `noise` | nothing |")
-    assert generate(spoilt)[spoilt / "threat-models.md"] == page("threat-models.md")
+def test_only_what_stands_between_the_marks_is_rewritten(tmp_path: Path) -> None:
+    (tmp_path / "page.md").write_text("before\n<!-- generated: a -->\nold\n<!-- end -->\nafter\n")
+    new = rewritten(tmp_path / "page.md", {"a": lambda now: now.upper() + "new"})
+    assert new == "before\n<!-- generated: a -->\nOLD\nnew\n<!-- end -->\nafter\n"
 
 
-def test_words_of_ones_own_survive(tmp_path: Path) -> None:
-    other = copy(tmp_path, "no clipping, hence no differential privacy", "no promise")
-    assert "| no promise and no epsilon |" in generate(other)[other / "threat-models.md"]
-
-
-@pytest.mark.parametrize("new", ["", "<!-- generated: matriks -->\n"])
-def test_a_region_that_is_missing_or_misspelt_is_refused(tmp_path: Path, new: str) -> None:
-    with pytest.raises(FedleakError, match="matri"):
-        generate(copy(tmp_path, "<!-- generated: matrix -->\n", new))
+@pytest.mark.parametrize("text", ["", "<!-- generated: matriks -->\n<!-- end -->\n", "<!-- generated: matrix -->\n"])
+def test_a_region_that_is_missing_misspelt_or_without_end_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "page.md").write_text(text)
+    with pytest.raises(FedleakError, match=r"page\.md: .*matri"):
+        rewritten(tmp_path / "page.md", {"matrix": str})
 
 
 @pytest.mark.parametrize("verb", VERBS)

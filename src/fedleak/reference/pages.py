@@ -22,7 +22,7 @@ from fedleak.reference.command_line import option_tables
 from fedleak.reference.plan_keys import plan_keys
 from fedleak.reference.rooms import rooms
 
-__all__ = ["generate"]
+__all__ = ["generate", "rewritten"]
 
 Region = Callable[[str], str]  # from what stands there now, because some cells of a table are written by hand
 

@@ -44,13 +44,16 @@ def imports(package: Path) -> dict[str, set[str]]:
     return found
 
 
-def _imported(node: ast.AST) -> Iterator[str]:
-    """The dotted names that a tree imports."""
-    if isinstance(node, ast.Import):
-        yield from (name.name for name in node.names)
-    elif isinstance(node, ast.ImportFrom) and node.module is not None:
-        yield from (f"{node.module}.{name.name}" for name in node.names)
-    elif isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
-        yield from (name for other in node.orelse for name in _imported(other))
-    else:
-        yield from (name for child in ast.iter_child_nodes(node) for name in _imported(child))
+def _imported(tree: ast.Module) -> Iterator[str]:
+    """The dotted names that a file imports."""
+    todo: list[ast.AST] = [tree]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{name.name}" for name in node.names)
+        elif isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            todo += node.orelse
+        else:  # an expression holds no import
+            todo += [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.expr)]
