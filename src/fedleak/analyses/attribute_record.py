@@ -16,6 +16,7 @@ import numpy as np
 from msgspec import Meta
 
 from fedleak.analyses.analysis import BaseAnalysis, closing, trained
+from fedleak.analyses.curves import line
 from fedleak.analyses.exposure_timeline import SIGNALS, Course, course
 from fedleak.attacks.records.eavesdrop import spearman
 from fedleak.attacks.records.scoring import Scores
@@ -224,11 +225,5 @@ def _line(
         else Interval(float(values[0]), float(values[0]))
         for values in each
     ]
-    return Series(
-        name=name,
-        x=[float(rounds) for rounds in steps],
-        y=[float(values.mean()) for values in each],
-        low=[end.low for end in ends],
-        high=[end.high for end in ends],
-        labels=[f"{rounds} rounds" for rounds in steps],
-    )
+    points = [(float(n), float(v.mean()), end.low, end.high) for n, v, end in zip(steps, each, ends, strict=True)]
+    return line(name, points, labels=[f"{rounds} rounds" for rounds in steps])

@@ -11,7 +11,7 @@ from fedleak.core import format_interval, format_value
 from fedleak.score.result import Series
 from fedleak.score.score import Measured
 
-__all__ = ["COLUMNS", "Point", "curve", "numbers", "format_measured", "doubling"]
+__all__ = ["COLUMNS", "Point", "line", "curve", "numbers", "format_measured", "doubling"]
 
 COLUMNS = ["AP", "low", "high", "chance", "times chance", "users"]
 
@@ -25,19 +25,25 @@ class Point:
     measured: Measured
 
 
+def line(
+    name: str,
+    points: Sequence[tuple[float, float, float, float]],
+    *,
+    labels: list[str] | None = None,
+    reference: bool = False,
+) -> Series:
+    """A line through (x, value, low, high)."""
+    x, y, low, high = ([point[i] for point in points] for i in range(4))
+    return Series(name=name, x=x, y=y, low=low, high=high, labels=labels, reference=reference)
+
+
 def curve(name: str, points: Sequence[Point], *, chance: str = "chance") -> list[Series]:
     """A line with intervals, and its chance level beside it."""
-    x, labels = [point.x for point in points], [point.label for point in points]
+    found = [(point.x, point.measured.value, point.measured.low, point.measured.high) for point in points]
+    level = [point.measured.chance for point in points]
     return [
-        Series(
-            name=name,
-            x=x,
-            y=[point.measured.value for point in points],
-            low=[point.measured.low for point in points],
-            high=[point.measured.high for point in points],
-            labels=labels,
-        ),
-        Series(name=chance, x=x, y=[point.measured.chance for point in points], reference=True),
+        line(name, found, labels=[point.label for point in points]),
+        Series(name=chance, x=[point.x for point in points], y=level, reference=True),
     ]
 
 

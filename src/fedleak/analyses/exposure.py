@@ -18,7 +18,7 @@ import numpy.typing as npt
 from msgspec import Meta
 
 from fedleak.analyses.analysis import SingleAttackAnalysis, closing, play, vary
-from fedleak.analyses.curves import doubling
+from fedleak.analyses.curves import doubling, line
 from fedleak.attacks.attack import Attack
 from fedleak.attacks.records.candidate_search import Searching, spread
 from fedleak.attacks.records.exposure_history import followed, language
@@ -267,9 +267,8 @@ def _line(
     scale: float,
     level: float,
 ) -> Series:
-    found = [_mean(group, [shown(one, place) for one in group], scale, level) for place in x]
-    value, low, high = ([one[i] for one in found] for i in range(3))
-    return Series(name=name, x=[float(place) for place in x], y=value, low=low, high=high)
+    values = [(float(at), [shown(one, at) for one in group]) for at in x]
+    return line(name, [(at, *_mean(group, each, scale, level)) for at, each in values])
 
 
 def _places(where: PerRecord) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 from msgspec import Meta
 
 from fedleak.analyses.analysis import base_game, has_setting
-from fedleak.analyses.curves import Point, format_measured
+from fedleak.analyses.curves import Point, format_measured, line
 from fedleak.analyses.sweep_analysis import Subject, SweepAnalysis, Variation
 from fedleak.score.assemble import label
 from fedleak.score.result import Figure, Series
@@ -87,11 +87,5 @@ class SeenUsers(SweepAnalysis):
 
 def multiple(name: str, points: Sequence[Point]) -> Series:
     """A curve divided by its chance level."""
-    kept = [point for point in points if point.measured.chance > 0]
-    return Series(
-        name=name,
-        x=[point.x for point in kept],
-        y=[point.measured.value / point.measured.chance for point in kept],
-        low=[point.measured.low / point.measured.chance for point in kept],
-        high=[point.measured.high / point.measured.chance for point in kept],
-    )
+    kept = [(point.x, point.measured) for point in points if point.measured.chance > 0]
+    return line(name, [(x, m.value / m.chance, m.low / m.chance, m.high / m.chance) for x, m in kept])

@@ -17,7 +17,7 @@ import numpy as np
 from msgspec import Meta
 
 from fedleak.analyses.analysis import SingleAttackAnalysis, closing, measured, play, vary, with_settings
-from fedleak.analyses.curves import COLUMNS, Point, curve, doubling, format_measured, numbers
+from fedleak.analyses.curves import COLUMNS, Point, curve, doubling, format_measured, line, numbers
 from fedleak.analyses.feature_space import Raw
 from fedleak.core import IntArray, Layer, rng_for
 from fedleak.errors import TraceError
@@ -31,7 +31,7 @@ from fedleak.plan.configure import to_dict
 from fedleak.plan.plan import Plan
 from fedleak.population.prepare import Prepared, prepare
 from fedleak.score.assemble import settings_key
-from fedleak.score.result import Analysis, Figure, Series
+from fedleak.score.result import Analysis, Figure
 from fedleak.score.score import AttackResult
 from fedleak.trace.files import private_folder, read_whole, write_atomic
 from fedleak.trace.header import Header
@@ -90,7 +90,8 @@ class RawData(SingleAttackAnalysis):
             for one in [measured(plan, [kept(paths[size, seed], seed) for seed in plan.seeds])]
         ]
         given = [*((point.label, point.measured) for point in points), ("an update", updates)]
-        line, chance = curve("raw data", points)
+        raw, chance = curve("raw data", points)
+        level = [(x, updates.value, updates.low, updates.high) for x in raw.x]
         ahead = [all(later.measured.value > updates.value for later in points[i:]) for i in range(len(points))]
         beside = points[ahead.index(True)] if any(ahead) else None
         return Analysis(
@@ -117,15 +118,8 @@ class RawData(SingleAttackAnalysis):
                     x_label="examples in a set",
                     y_label="average precision",
                     series=[
-                        line,
-                        Series(
-                            name=f"updates, layer '{to_dict(attack)['layer']}'",
-                            x=line.x,
-                            y=[updates.value] * len(points),
-                            low=[updates.low] * len(points),
-                            high=[updates.high] * len(points),
-                            reference=True,
-                        ),
+                        raw,
+                        line(f"updates, layer '{to_dict(attack)['layer']}'", level, reference=True),
                         chance,
                     ],
                     log_x=True,

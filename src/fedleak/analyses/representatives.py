@@ -12,6 +12,7 @@ import numpy.typing as npt
 from msgspec import Meta
 
 from fedleak.analyses.analysis import BaseAnalysis, trained
+from fedleak.analyses.curves import line
 from fedleak.attacks.reconstruct.representatives import Inversion, RepresentativeSet, representatives
 from fedleak.attacks.shadow import model_of
 from fedleak.core import FloatArray, rng_for
@@ -23,7 +24,7 @@ from fedleak.plan.plan import Plan
 from fedleak.population.population import Examples
 from fedleak.population.prepare import prepare
 from fedleak.score.interval import by_user
-from fedleak.score.result import Analysis, Figure, Series
+from fedleak.score.result import Analysis, Figure
 from fedleak.trace.reader import Trace
 from fedleak.views.adversaries import ANONYMOUS_SERVER
 from fedleak.views.view import View
@@ -87,25 +88,20 @@ class RepresentativesLook(BaseAnalysis, Inversion):
                     images = self._images(found, [held[name] for name in owners])
                 progress.tick(1)
         rows: list[list[str | float | None]] = []
-        lines = {measure: Series(name=measure, x=[], y=[], low=[], high=[]) for measure in _MEASURES}
+        lines: dict[str, list[tuple[float, float, float, float]]] = {measure: [] for measure in _MEASURES}
         for (at, measure), parts in values.items():
             row = np.concatenate(parts)
             row = row[np.isfinite(row)]
             ends = by_user(row, np.ones(len(row)), plan.audit.level, rng_for(plan.seeds[0], "interval", measure))
             mean = float(row.mean())
             rows.append([float(at), measure, mean, ends.low, ends.high, float(len(row))])
-            line = lines[measure]
-            line.x.append(float(at))
-            line.y.append(mean)
-            assert line.low is not None and line.high is not None
-            line.low.append(ends.low)
-            line.high.append(ends.high)
+            lines[measure].append((float(at), mean, ends.low, ends.high))
         figure = Figure(
             kind="lines",
             title="Representatives and the data behind them",
             x_label="round",
             y_label="correlation, or error of the update",
-            series=list(lines.values()),
+            series=[line(measure, points) for measure, points in lines.items()],
         )
         return Analysis(
             name=self.name,

@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import Meta
 
 from fedleak.analyses.analysis import BaseAnalysis, Numbered, closing, measured, play, trained, vary
-from fedleak.analyses.curves import Point, curve, format_measured, numbers
+from fedleak.analyses.curves import Point, curve, format_measured, line, numbers
 from fedleak.errors import DataError, PlanError, did_you_mean
 from fedleak.pipeline.runs import digest, facts, runs
 from fedleak.pipeline.stages import Progress
@@ -180,22 +180,9 @@ class Vary(BaseAnalysis):
             name = metric_name(metric, game)
             title = f"{name[:1].upper()}{name[1:]} over {self.key}"
             figures.append(Figure(title=title, y_label=name, series=lines, **axis))
-        utility = Series(
-            name=tried[0].metric,
-            x=x,
-            y=[one.mean for one in tried],
-            low=[min(one.utility) for one in tried],
-            high=[max(one.utility) for one in tried],
-        )
-        figures.append(
-            Figure(
-                title=f"Utility over {self.key}: the mean over seeds, and their range",
-                y_label=utility.name,
-                series=[utility],
-                **axis,
-            )
-        )
-        return figures
+        spread = [(at, one.mean, min(one.utility), max(one.utility)) for at, one in zip(x, tried, strict=True)]
+        title, metric = f"Utility over {self.key}: the mean over seeds, and their range", tried[0].metric
+        return [*figures, Figure(title=title, y_label=metric, series=[line(metric, spread)], **axis)]
 
 
 def _shown(value: Any) -> str:
