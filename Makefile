@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: demo test test-slow check browser clean
+.PHONY: demo test test-slow reference browser clean
 
 demo: $(STAMP)
 	$(BIN)/fedleak demo
@@ -18,6 +18,10 @@ test: $(STAMP)
 # Longer checks: real data at full size, many seeds, every shipped plan.
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow
+
+# What of the documentation follows from the code.
+reference: $(STAMP)
+	$(BIN)/python -m fedleak.reference docs
 
 # Debian's Chromium, for the test that opens the report; without it that test skips and says so.
 browser:

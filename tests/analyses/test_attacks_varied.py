@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from small import Silent, column, made, of_table, small
 
+from fedleak.analyses.analysis import check
 from fedleak.analyses.labelled import LabelledUpdates
 from fedleak.analyses.layers import Layers
 from fedleak.analyses.open_world import SeenUsers
@@ -48,6 +50,19 @@ def test_layers_need_an_attack_with_a_layer(out: Path) -> None:
 def test_an_attack_that_the_plan_lacks_is_refused_with_the_nearest_name(look: type[Layers], out: Path) -> None:
     with pytest.raises(PlanError, match="no attack 'reid-sv'; did you mean 'reid-svm'"):
         made(look(attack="reid-sv"), out)
+
+
+@pytest.mark.parametrize(
+    ("analysis", "says"),
+    [
+        ({"name": "layers", "attack": "reid-sv"}, "did you mean 'reid-svm'"),
+        ({"name": "rounds", "ranges": 30}, "30 ranges of at least two"),
+        ({"name": "attribute-record"}, "no attack of the plan asks for any"),
+    ],
+)
+def test_an_analysis_that_does_not_fit_the_plan_is_refused_before_training(analysis: dict[str, Any], says: str) -> None:
+    with pytest.raises(PlanError, match=says):
+        check(small(analysis=[analysis]))
 
 
 def test_rounds_are_crossed_and_a_cell_is_about_its_own_rounds(out: Path) -> None:

@@ -14,8 +14,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedleak.analyses.analysis import analyse
 from fedleak.core import rng_for
+from fedleak.errors import PlanError
 from fedleak.plan.plan import PopulationPlan
+from fedleak.plan.read import parse
 from fedleak.population.prepare import prepare
 from fedleak.report import results_file
 from fedleak.testing import check_attack
@@ -43,6 +46,16 @@ def run(*command: str | Path, cwd: Path, path: Path = EXAMPLES) -> str:
     return done.stdout
 
 
+class Silent:
+    """Progress that nobody watches."""
+
+    def stage(self, text: str, units: float) -> None:
+        pass
+
+    def tick(self, units: float) -> None:
+        pass
+
+
 def test_the_attack_keeps_the_contract(tmp_path: Path) -> None:
     check_attack(import_module("my_attack").Signs(), tmp_path)
 
@@ -60,6 +73,16 @@ def test_the_data_set_makes_the_same_users_from_the_same_seed() -> None:
     assert [finding.kind for finding in first.findings] == ["split"]
     np.testing.assert_array_equal(first.test.x, again.test.x)
     assert not np.array_equal(first.test.x, other.test.x)
+
+
+def test_the_analysis_plays_the_attack_with_every_number_of_neighbours(tmp_path: Path) -> None:
+    neighbours = import_module("my_analysis").Neighbours
+    text = PLUGIN_PLAN.replace("walkers", "digits")
+    plan, other = (parse(text, change={"attack": [{"name": name}], "defence": []}) for name in ("reid-knn", "reid-svm"))
+    found = analyse(neighbours(counts=(1, 5)), plan, tmp_path / "out", Silent(), jobs=1)
+    assert [row[0] for row in found.rows] == ["1", "5"] and found.rows[0][1:] != found.rows[1][1:]
+    with pytest.raises(PlanError, match="no attack 'reid-knn'"):
+        neighbours().check(other)
 
 
 PLUGIN_PLAN = """

@@ -8,14 +8,13 @@ from pathlib import Path
 import click
 import pytest
 
-from fedleak import registry
 from fedleak.cli.main import EXIT_CODES, cli
+from fedleak.errors import FedleakError
 from fedleak.plan.read import read
-from fedleak.plan.reference import reference
 from fedleak.plan.shipped import find
+from fedleak.reference.pages import generate, rewritten
+from fedleak.reference.tables import defences
 from fedleak.report.formatting import run_label
-from fedleak.views.adversaries import everyone
-from fedleak.views.matrix import matrix
 
 DOCS = Path(__file__).parents[2] / "docs"
 VERBS = cli.list_commands(click.Context(cli))
@@ -25,8 +24,39 @@ def page(name: str) -> str:
     return (DOCS / name).read_text(encoding="utf-8")
 
 
-def test_the_reference_of_plan_keys_is_the_one_that_the_code_generates() -> None:
-    assert page("reference/plan.md") == reference(), "run: python -m fedleak.plan.reference > docs/reference/plan.md"
+@pytest.fixture(scope="module")
+def generated() -> dict[Path, str]:
+    return generate(DOCS)
+
+
+@pytest.mark.parametrize("name", ["reference/plan.md", "reference/cli.md", "architecture.md", "threat-models.md"])
+def test_what_is_generated_is_what_the_code_generates(name: str, generated: dict[Path, str]) -> None:
+    assert page(name) == generated[DOCS / name], "run: make reference (or python -m fedleak.reference docs)"
+
+
+def test_every_row_of_a_generated_table_has_its_words() -> None:
+    assert "| ? |" not in page("threat-models.md"), "write what the generated tables leave to hand"
+
+
+def test_a_table_of_defences_is_generated_anew_and_keeps_what_was_written_by_hand() -> None:
+    now = "| defence | acts | against | limits |\n| --- | --- | --- | --- |\n| `noise` | nothing | all | no epsilon |"
+    rows = defences(now).splitlines()
+    assert rows[0] == "| defence | acts on | against | limits |"
+    assert "| `noise` | the update, on the client | all | no epsilon |" in rows
+    assert "| `clip` | the update, on the client | ? | ? |" in rows
+
+
+def test_only_what_stands_between_the_marks_is_rewritten(tmp_path: Path) -> None:
+    (tmp_path / "page.md").write_text("before\n<!-- generated: a -->\nold\n<!-- end -->\nafter\n")
+    new = rewritten(tmp_path / "page.md", {"a": lambda now: now.upper() + "new"})
+    assert new == "before\n<!-- generated: a -->\nOLD\nnew\n<!-- end -->\nafter\n"
+
+
+@pytest.mark.parametrize("text", ["", "<!-- generated: matriks -->\n<!-- end -->\n", "<!-- generated: matrix -->\n"])
+def test_a_region_that_is_missing_misspelt_or_without_end_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "page.md").write_text(text)
+    with pytest.raises(FedleakError, match=r"page\.md: .*matri"):
+        rewritten(tmp_path / "page.md", {"matrix": str})
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -50,24 +80,6 @@ def test_no_verb_is_documented_that_does_not_exist() -> None:
 def test_every_exit_code_is_documented() -> None:
     codes = re.findall(r"^ +(\d+) ", EXIT_CODES, re.MULTILINE)
     assert re.findall(r"^\| (\d+) \|", page("reference/cli.md"), re.MULTILINE) == codes
-
-
-def test_the_matrix_of_the_threat_models_is_the_one_that_follows_from_the_code() -> None:
-    text = page("threat-models.md")
-    header = re.search(r"^\| attack \| needs \| (.+) \|$", text, re.MULTILINE)
-    assert header is not None
-    columns = header.group(1).split(" | ")
-    assert sorted(columns) == sorted(registry.names("adversary"))
-    attacks = {name: registry.load("attack", name) for name in registry.names("attack")}
-    for row in matrix(attacks, everyone()):
-        marks = " | ".join("-" if row.lacks[adversary] else "yes" for adversary in columns)
-        assert f"\n| `{row.attack}` | {row.needs} | {marks} |\n" in text, row.attack
-
-
-@pytest.mark.parametrize("kind", ["adversary", "defence"])
-def test_the_threat_models_name_everyone_and_every_defence(kind: registry.Kind) -> None:
-    for name in registry.names(kind):
-        assert f"| `{name}` |" in page("threat-models.md")
 
 
 def test_the_tutorial_shows_the_demo_as_it_is_now() -> None:

@@ -1,4 +1,4 @@
-"""What an analysis is, and what the analyses share: variations of a plan, plays of its attacks, curves with chance.
+"""What an analysis is, and what the analyses share: variations of a plan and plays of its attacks.
 
 An analysis is the auditor's own look, so it may use the truth. Where it plays an attack, it changes the plan and lets
 the pipeline play it: through a view, against a game, with claims kept on disk like those of an audit.
@@ -6,50 +6,46 @@ the pipeline play it: through a view, against a game, with claims kept on disk l
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Protocol
+from typing import Annotated, Any, ClassVar, Protocol, TypeVar, cast
 
-import numpy as np
 from msgspec import Meta
 
-from fedleak import registry
-from fedleak.core import format_interval, format_value
+from fedleak.attacks.attack import Attack
 from fedleak.errors import PlanError, did_you_mean
+from fedleak.games.game import Game
+from fedleak.metrics.metric import Metric
 from fedleak.pipeline import stages
 from fedleak.pipeline.attack_runner import played
 from fedleak.pipeline.output import save_analysis
-from fedleak.pipeline.runs import runs
+from fedleak.pipeline.runs import Run, runs
 from fedleak.pipeline.stages import Progress
 from fedleak.plan.configure import to_dict
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import merged, parse
 from fedleak.results.audit import Analysis
-from fedleak.results.detail import Series
-from fedleak.score.score import AttackResult, Measured, measure, metric_of
+from fedleak.score.score import AttackResult, Measured, measure
 
 __all__ = [
     "Analyser",
-    "Numbered",
+    "BaseAnalysis",
     "SingleAttackAnalysis",
-    "Point",
+    "Numbered",
     "analyse",
     "check",
     "base_game",
-    "chosen",
     "closing",
-    "curve",
-    "doubling",
+    "has_setting",
     "measured",
-    "otherwise",
     "play",
-    "format_measured",
-    "table",
+    "trained",
     "vary",
+    "with_settings",
 ]
 
-COLUMNS = ["AP", "low", "high", "chance", "times chance", "users"]
+Configured = TypeVar("Configured")
 
 
 class Analyser(Protocol):
@@ -58,26 +54,63 @@ class Analyser(Protocol):
     name: ClassVar[str]
     summary: ClassVar[str]  # the question in plain words
 
+    def check(self, plan: Plan) -> None:
+        """Refuse a plan that cannot be analysed, before hours of training."""
+        ...
+
     def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
-        """Train and play what is missing in the folder, and say what was found."""
+        """Train and play what is missing in the folder, and say what was found; the plan has been checked."""
         ...
 
 
+class BaseAnalysis:
+    """What every analysis inherits."""
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+
+    def check(self, plan: Plan) -> None:
+        """Accept any plan."""
+
+
 @dataclass(frozen=True, kw_only=True)
-class SingleAttackAnalysis:
-    """An analysis of one attack of the plan."""
+class SingleAttackAnalysis(BaseAnalysis):
+    """An analysis of one attack of the plan that names senders."""
+
+    needs_layer: ClassVar[bool] = False  # whether it has to be an attack on one layer
 
     attack: Annotated[str, Meta(description="which attack of the plan; the first that fits if absent")] | None = None
 
+    def check(self, plan: Plan) -> None:
+        """Refuse a plan without such an attack."""
+        self.chosen(plan)
+
+    def chosen(self, plan: Plan) -> Attack:
+        """The attack that the analysis is about."""
+        # A game with labelled updates is one that asks for the sender of the others.
+        naming = [attack for attack in plan.attacks if has_setting(base_game(plan, attack), "labelled")]
+        known = [attack.name for attack in naming]
+        if self.attack is not None and self.attack not in known:
+            near = did_you_mean(self.attack, known)
+            raise PlanError(f"analysis '{self.name}': the plan has no attack '{self.attack}'{near}")
+        able = [attack for attack in naming if self.attack in (None, attack.name)]
+        if not able:
+            raise PlanError(
+                f"analysis '{self.name}' needs an attack that names senders, for instance [[attack]] reid-mlp"
+            )
+        for attack in able:
+            if has_setting(attack, "layer") or not self.needs_layer:
+                return attack
+        raise PlanError(
+            f"analysis '{self.name}' needs an attack that looks at one layer, and '{able[0].name}' has no setting "
+            "`layer`; choose another with --set attack=NAME, or add one to the plan, for instance [[attack]] reid-mlp"
+        )
+
 
 def check(plan: Plan) -> None:
-    """Refuse an analysis of the plan that would otherwise be refused after hours of training.
-
-    Only an analysis that changes the plan has something to check beforehand, and then a method of this name.
-    """
+    """Refuse an analysis of the plan that would otherwise be refused after hours of training."""
     for look in plan.analyses:
-        if hasattr(look, "check"):
-            look.check(plan)
+        look.check(plan)
 
 
 def analyse(look: Analyser, plan: Plan, out: Path, progress: Progress, jobs: int | None = None) -> Analysis:
@@ -85,38 +118,35 @@ def analyse(look: Analyser, plan: Plan, out: Path, progress: Progress, jobs: int
 
     Attacks of the plan that were not played yet stay unscored: an analysis trains the undefended federation only.
     """
+    look.check(plan)
     found = look.run(plan, out, progress, jobs)
     save_analysis(found, out)
     stages.report(stages.score(plan, out, progress, partial=True), out)
     return found
 
 
-def chosen(plan: Plan, look: str, name: str | None, *, layered: bool = False) -> Any:
-    """The attack that an analysis is about: the first of the plan that names senders, or the one asked for."""
-    able = [attack for attack in plan.attacks if attack.game == "identify"]
-    if name is not None:
-        known = [attack.name for attack in able]
-        if name not in known:
-            raise PlanError(f"analysis '{look}': the plan has no attack '{name}'{did_you_mean(name, known)}")
-        able = [attack for attack in able if attack.name == name]
-    if not able:
-        raise PlanError(f"analysis '{look}' needs an attack that names senders, for instance [[attack]] reid-mlp")
-    fitting = [attack for attack in able if hasattr(attack, "layer") or not layered]
-    if not fitting:
-        raise PlanError(
-            f"analysis '{look}' needs an attack that looks at one layer, and '{able[0].name}' has no setting `layer`; "
-            "choose another with --set attack=NAME, or add one to the plan, for instance [[attack]] reid-mlp"
-        )
-    return fitting[0]
+def has_setting(configured: Any, name: str) -> bool:
+    """Whether an attack or a game can be given a setting of this name."""
+    return name in {field.name for field in fields(configured)}
 
 
-def base_game(plan: Plan, attack: Any) -> Any:
+def with_settings(configured: Configured, **settings: Any) -> Configured:
+    """The same attack or game with other settings."""
+    return cast(Configured, replace(cast(Any, configured), **settings))
+
+
+def base_game(plan: Plan, attack: Attack) -> Game:
     """The first of the games that an attack plays."""
-    return next(game for game in plan.games if game.name == attack.game)
+    return next(game for one, game, _ in plan.plays if one == attack)
 
 
 def vary(
-    plan: Plan, *, attacks: Sequence[Any], games: Sequence[Any], controls: Sequence[str] = (), **tables: Any
+    plan: Plan,
+    *,
+    attacks: Sequence[Attack],
+    games: Sequence[Game],
+    controls: Sequence[str] = (),
+    tables: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Plan:
     """The plan's undefended federation with these attacks and games; `tables` change what is trained.
 
@@ -129,18 +159,10 @@ def vary(
         "game": [to_dict(game) for game in games],
         "defence": [],
         "audit": {"adversaries": list(dict.fromkeys(able)), "controls": list(controls)},
-        **tables,
     }
+    if tables:  # the yardstick for utility is not trained again: the plan's own federation has it
+        change = merged(change, merged({"federation": {"centralised": False}}, tables))
     return parse(plan.text, plan.source, merged(plan.change, change))
-
-
-def otherwise(plan: Plan, *, attacks: Sequence[Any], games: Sequence[Any], **tables: Any) -> Plan:
-    """The same for a federation that is trained otherwise, in a folder of its own.
-
-    A yardstick for utility is not trained along: the plan's own federation has it.
-    """
-    federation = {"centralised": False, **tables.pop("federation", {})}
-    return vary(plan, attacks=attacks, games=games, federation=federation, **tables)
 
 
 class Numbered:
@@ -158,6 +180,13 @@ class Numbered:
         self.progress.tick(units)
 
 
+def trained(plan: Plan, out: Path, progress: Progress, jobs: int | None, *, controls: Sequence[str] = ()) -> list[Run]:
+    """The runs of the plan's undefended federation, trained to the end, one for each seed."""
+    varied = vary(plan, attacks=plan.attacks, games=plan.games, controls=controls)
+    stages.train(varied, out, progress, jobs)
+    return runs(varied, out)
+
+
 def play(plan: Plan, out: Path, progress: Progress, jobs: int | None) -> list[list[AttackResult]]:
     """Train and attack what is missing; the claims of every play of the plan, over its seeds."""
     stages.train(plan, out, progress, jobs)
@@ -166,66 +195,16 @@ def play(plan: Plan, out: Path, progress: Progress, jobs: int | None) -> list[li
     return [[played(run, *one) for run in every] for one in plan.plays]
 
 
-def measured(plan: Plan, claims: Sequence[AttackResult], metric: str = "ap") -> Measured:
+def measured(plan: Plan, claims: Sequence[AttackResult], metric: Metric) -> Measured:
     """A metric with its interval over users and its chance level, as an audit measures it."""
-    found = metric_of(registry.load("game", claims[0].game), metric)
-    return measure(claims, found, level=plan.audit.level, permutations=plan.audit.permutations)
+    return measure(claims, metric, level=plan.audit.level, permutations=plan.audit.permutations)
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
-    """One point of a curve: where it stands, what it is called, and what was measured there."""
-
-    x: float
-    label: str
-    measured: Measured
-
-
-def curve(name: str, points: Sequence[Point], *, chance: str = "chance") -> list[Series]:
-    """A line with intervals, and its chance level beside it."""
-    x, labels = [point.x for point in points], [point.label for point in points]
-    return [
-        Series(
-            name=name,
-            x=x,
-            y=[point.measured.value for point in points],
-            low=[point.measured.low for point in points],
-            high=[point.measured.high for point in points],
-            labels=labels,
-        ),
-        Series(name=chance, x=x, y=[point.measured.chance for point in points], reference=True),
-    ]
-
-
-def table(points: Sequence[Point]) -> list[list[str | float | None]]:
-    """The same as rows under COLUMNS, after the label."""
-    return [[point.label, *numbers(point.measured)] for point in points]
-
-
-def numbers(found: Measured) -> list[str | float | None]:
-    """What was measured, in the order of COLUMNS."""
-    times = found.value / found.chance if found.chance > 0 else None
-    return [found.value, found.low, found.high, found.chance, times, found.users]
-
-
-def format_measured(found: Measured) -> str:
-    """A measured number in a sentence: `0.41 [0.36, 0.47], chance 0.02`."""
-    return f"{format_interval(found.value, found.low, found.high)}, chance {format_value(found.chance)}"
-
-
-def closing(plan: Plan, attack: Any | None = None, *, permuted: bool = True) -> str:
+def closing(plan: Plan, attack: str = "", *, permuted: bool = True) -> str:
     """What every text ends with: who was attacked by whom, and what intervals and chance mean."""
-    who = f"Attack {attack.name} as {plan.adversaries[0].name}; the" if attack is not None else "The"
+    players = [who.name for one, _, who in plan.plays if one.name == attack]
+    who = f"Attack {attack} as {players[0]}; the" if players else "The"
     seeds = f"seed {plan.seeds[0]}" if len(plan.seeds) == 1 else f"seeds {', '.join(map(str, plan.seeds))}"
     return f"{who} undefended federation, {seeds}; intervals of {plan.audit.level:.0%} resample users" + (
         "; chance is the same number with identities permuted." if permuted else "."
     )
-
-
-def doubling(most: float) -> list[int]:
-    """1, 2, 4, ... below a number.
-
-    >>> doubling(20), doubling(4)
-    ([1, 2, 4, 8, 16], [1, 2])
-    """
-    return [2**power for power in range(int(np.ceil(np.log2(max(most, 1)))))]

@@ -7,31 +7,31 @@ is also asked of the records that the plan's own attacks name first, from nothin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 from msgspec import Meta
 
-from fedleak.analyses.analysis import closing
+from fedleak.analyses.analysis import BaseAnalysis, closing, trained
+from fedleak.analyses.curves import line
 from fedleak.analyses.exposure_timeline import SIGNALS, Course, course
 from fedleak.attacks.records.eavesdrop import spearman
 from fedleak.attacks.records.scoring import Scores
 from fedleak.attacks.records.significance import against_permuted, contrasts, holm, named_by_accident
 from fedleak.core import format_value, rng_for
 from fedleak.errors import PlanError
+from fedleak.games.extract import Extract
 from fedleak.metrics.interval import Interval, by_user
-from fedleak.pipeline import stages
 from fedleak.pipeline.attack_runner import build_questions
 from fedleak.pipeline.jobs import cores
-from fedleak.pipeline.runs import runs
 from fedleak.pipeline.stages import Progress
 from fedleak.plan.plan import Plan
-from fedleak.plan.read import merged, parse
 from fedleak.results.audit import Analysis
 from fedleak.results.detail import Figure, Series
+from fedleak.views.adversaries import Adversary
 
 __all__ = ["AttributeRecord"]
 
@@ -39,7 +39,7 @@ _BLOCK = 10  # rounds among which watermarks are permuted: the course of trainin
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttributeRecord:
+class AttributeRecord(BaseAnalysis):
     """Correlation of each secret's exposure with every client, over the rounds (Yuan et al., 2021, Figures 2 and 3)."""
 
     name: ClassVar[str] = "attribute-record"
@@ -51,21 +51,24 @@ class AttributeRecord:
         bool, Meta(description="test also what the plan's eavesdrop and watermark name first; they search again for it")
     ] = True
 
+    def check(self, plan: Plan) -> None:
+        """Refuse a plan without secrets, or without anybody who has a signal of the clients."""
+        able(plan)
+
     def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
         """Curves over the rounds, and at the end who was attributed and whether it could be an accident."""
         players = able(plan)
-        plain = parse(plan.text, plan.source, merged(plan.change, {"defence": [], "audit": {"controls": []}}))
-        stages.train(plain, out, progress, jobs)
-        every = runs(plain, out)
+        every = trained(plan, out, progress, jobs)
         progress.stage("Following secrets", len(every) * len(players))
         courses: dict[str, list[Course]] = {signal: [] for signal in players}
         for run in every:
-            given = build_questions(run, next(game for game in plan.games if game.name == "extract"))
+            given = build_questions(run, next(game for game in plan.games if isinstance(game, Extract)))
             for signal, adversary in players.items():
                 attack = next((one for one in plan.attacks if isinstance(one, SIGNALS[signal]) and self.named), None)
                 courses[signal].append(course(run, given, signal, adversary, attack, jobs or cores()))
                 progress.tick(1)
-        last = next(iter(courses.values()))[0].rounds
+        first = next(iter(courses.values()))
+        last = first[0].rounds
         steps = np.unique(np.linspace(min(3, last), last, self.points).round().astype(int)).tolist()
         found = [self._about(plan, signal, some) for signal, some in courses.items()]
         return Analysis(
@@ -101,12 +104,7 @@ class AttributeRecord:
                     y_label="attributed",
                     series=[
                         *(_line(plan, signal, some, steps, Course.right) for signal, some in courses.items()),
-                        Series(
-                            name="chance",
-                            x=[float(steps[-1])],
-                            y=[chance(next(iter(courses.values())))],
-                            reference=True,
-                        ),
+                        Series(name="chance", x=[float(steps[-1])], y=[chance(first)], reference=True),
                     ],
                 ),
             ],
@@ -182,14 +180,14 @@ class AttributeRecord:
         return text, [[name, f"first of {attack}", signal, *map(float, rest)] for name, *rest in values]
 
 
-def able(plan: Plan) -> dict[str, Any]:
+def able(plan: Plan) -> dict[str, Adversary]:
     """Which signals the plan's adversaries have, and who has them."""
-    if not any(game.name == "extract" for game in plan.games):
+    if not any(isinstance(game, Extract) for game in plan.games):
         raise PlanError(
             "analysis 'attribute-record' is about secrets in users' texts, and no attack of the plan asks for any; "
             "add one that plays 'extract', for instance [[attack]] eavesdrop"
         )
-    found: dict[str, Any] = {}
+    found: dict[str, Adversary] = {}
     for signal, attack in SIGNALS.items():
         for adversary in plan.adversaries:
             if not adversary.missing(attack) and (plan.inject is not None or not attack.capabilities):
@@ -216,7 +214,9 @@ def interval(plan: Plan, courses: Sequence[Course], values: Scores) -> Interval:
     return by_user(means, weights, plan.audit.level, rng_for(courses[0].seed, "attribute-record", "interval"))
 
 
-def _line(plan: Plan, name: str, courses: Sequence[Course], steps: Sequence[int], value: Any) -> Series:
+def _line(
+    plan: Plan, name: str, courses: Sequence[Course], steps: Sequence[int], value: Callable[[Course, int], Scores]
+) -> Series:
     """A mean over all secrets after each of some rounds."""
     each = [np.concatenate([value(one, rounds) for one in courses]) for rounds in steps]
     # Values that are all the same have no spread to resample; for shares, a handful of users still leaves doubt.
@@ -226,11 +226,5 @@ def _line(plan: Plan, name: str, courses: Sequence[Course], steps: Sequence[int]
         else Interval(float(values[0]), float(values[0]))
         for values in each
     ]
-    return Series(
-        name=name,
-        x=[float(rounds) for rounds in steps],
-        y=[float(values.mean()) for values in each],
-        low=[end.low for end in ends],
-        high=[end.high for end in ends],
-        labels=[f"{rounds} rounds" for rounds in steps],
-    )
+    points = [(float(n), float(v.mean()), end.low, end.high) for n, v, end in zip(steps, each, ends, strict=True)]
+    return line(name, points, labels=[f"{rounds} rounds" for rounds in steps])

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from msgspec import Meta
 from scipy.stats import rankdata
 
-from fedleak.analyses.analysis import SingleAttackAnalysis, chosen, closing, play, vary
+from fedleak.analyses.analysis import SingleAttackAnalysis, closing, play, vary
 from fedleak.core import IntArray, Layer, Task, format_value, rng_for
 from fedleak.errors import AttackError, PlanError
 from fedleak.games.identify import Identify
@@ -25,6 +25,7 @@ from fedleak.pipeline.stages import Progress
 from fedleak.plan.plan import Plan
 from fedleak.results.audit import Analysis
 from fedleak.results.detail import Figure, Series
+from fedleak.views.adversaries import Adversary
 from fedleak.views.view import View
 
 __all__ = ["Bias"]
@@ -51,24 +52,29 @@ class Bias(SingleAttackAnalysis):
 
     users: Annotated[int, Meta(ge=1, description="how many of the most and of the least identifiable are shown")] = 4
 
+    def check(self, plan: Plan) -> None:
+        """Refuse a data set without classes."""
+        super().check(plan)
+        task = plan.dataset.load(plan.seeds[0]).task
+        if task in (Task.REGRESS, Task.NEXT_TOKEN):
+            raise PlanError(
+                f"analysis 'bias' compares classes, and the task of this data set is '{task.value}'; "
+                "it needs a data set with classes"
+            )
+
     def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
         """Heatmaps of both ends, and the agreement of the two sides against how identifiable a user is."""
         population = plan.dataset.load(plan.seeds[0])
-        if population.task in (Task.REGRESS, Task.NEXT_TOKEN):
-            raise PlanError(
-                f"analysis 'bias' compares classes, and the task of this data set is '{population.task.value}'; "
-                "it needs a data set with classes"
-            )
-        attack = chosen(plan, self.name, self.attack)
+        attack = self.chosen(plan)
         # Everybody has to be among the options, whatever world the plan's own game plays in.
         varied = vary(plan, attacks=[attack], games=[Identify()])
         claims = play(varied, out, progress, jobs)[0]
         found = [
-            leaning(run, plan.adversaries[0], population.outputs, one.claims, one.right)
+            leaning(run, varied.adversaries[0], population.outputs, one.claims, one.right)
             for run, one in zip(runs(varied, out), claims, strict=True)
         ]
         agreement, ap = pooled([agreements(one) for one in found], found)
-        chance = float(np.mean([strangers(one) for one in found]))
+        mean, chance = float(agreement.mean()), float(np.mean([strangers(one) for one in found]))
         rng = rng_for(plan.seeds[0], "interval", "bias")
         interval = by_user(agreement, np.ones(len(agreement)), plan.audit.level, rng)
         together = spearman(agreement, ap)
@@ -88,21 +94,14 @@ class Bias(SingleAttackAnalysis):
             text=(
                 "The length of an update to the weights of each class shows which classes a client's data pulls at. "
                 "Prior and private updates of one user agree (correlation over classes, after what everybody has in "
-                f"common is taken off) at {format_value(float(agreement.mean()))} [{format_value(interval.low)}, "
+                f"common is taken off) at {format_value(mean)} [{format_value(interval.low)}, "
                 f"{format_value(interval.high)}]; those of two different users at {format_value(chance)}. This "
                 f"agreement {told}. "
-                f"{closing(plan, attack, permuted=False)}"
+                f"{closing(plan, attack.name, permuted=False)}"
             ),
             columns=["what", "value", "low", "high", "chance", "users"],
             rows=[
-                [
-                    "agreement of prior and private",
-                    float(agreement.mean()),
-                    interval.low,
-                    interval.high,
-                    chance,
-                    len(agreement),
-                ],
+                ["agreement of prior and private", mean, interval.low, interval.high, chance, len(agreement)],
                 ["rank correlation of agreement with AP", together, *ends, 0.0, len(agreement)],
             ],
             figures=[
@@ -119,7 +118,7 @@ class Bias(SingleAttackAnalysis):
         )
 
 
-def leaning(run: Run, adversary: Any, outputs: int, claims: Any, right: IntArray) -> Leaning:
+def leaning(run: Run, adversary: Adversary, outputs: int, claims: Any, right: IntArray) -> Leaning:
     """Read the output layer's weights from every update and average their norms by class, user and side."""
     given = build_questions(run, Identify())
     view = View(run.folder / "trace", adversary, given.shadow)

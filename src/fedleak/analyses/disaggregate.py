@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Meta
 
-from fedleak.analyses.analysis import closing, vary
+from fedleak.analyses.analysis import BaseAnalysis, closing, vary
 from fedleak.analyses.feature_space import layer_of
 from fedleak.core import format_interval, format_value, rng_for
 from fedleak.metrics.interval import by_user
@@ -39,7 +39,7 @@ class Sums:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Disaggregate:
+class Disaggregate(BaseAnalysis):
     """Solve the sums of all rounds for the mean update of each client (Lam et al., 2021; So et al., 2023).
 
     Secure aggregation hides an update among those of its round, not a client among all rounds: with as many rounds as

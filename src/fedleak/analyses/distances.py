@@ -11,12 +11,10 @@ import numpy as np
 from msgspec import Meta
 from scipy.spatial.distance import cdist
 
-from fedleak.analyses.analysis import closing, vary
-from fedleak.analyses.feature_space import Points, layer_of, of_data, of_updates
+from fedleak.analyses.analysis import BaseAnalysis, closing, trained
+from fedleak.analyses.feature_space import LayerName, Points, layer_of, of_data, of_updates
 from fedleak.core import format_value, rng_for
 from fedleak.metrics.interval import by_user
-from fedleak.pipeline import stages
-from fedleak.pipeline.runs import runs
 from fedleak.pipeline.stages import Progress
 from fedleak.plan.plan import Plan
 from fedleak.results.audit import Analysis
@@ -28,7 +26,7 @@ Pair = tuple[float, float]  # within a user, to other users
 
 
 @dataclass(frozen=True, kw_only=True)
-class Distances:
+class Distances(BaseAnalysis):
     """Compare distances within and between users, in the data and in the updates (Orekondy et al., 2020, Figure 2).
 
     Distances within a user are taken from their private to their prior side, never inside one side: updates of one
@@ -38,17 +36,13 @@ class Distances:
     name: ClassVar[str] = "distances"
     summary: ClassVar[str] = "Are users' data and updates more like their own than like other users'?"
 
-    layer: (
-        Annotated[str, Meta(description="which layer of the updates; that of the plan's first attack if absent")] | None
-    ) = None
+    layer: LayerName = None
     most: Annotated[int, Meta(ge=2, description="at most this many points of each user and side")] = 40
 
     def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
         """One point a user in each space; the share of users above the diagonal, with the IID control beside it."""
         controls = [control for control in plan.audit.controls if control == "iid"]
-        varied = vary(plan, attacks=plan.attacks, games=plan.games, controls=controls)
-        stages.train(varied, out, progress, jobs)
-        every = runs(varied, out)
+        every = trained(plan, out, progress, jobs, controls=controls)
         progress.stage("Measuring distances", 2 * len(every))
         layer = layer_of(plan, self.layer)
         found: dict[tuple[str, str], list[Mapping[str, Pair]]] = {}

@@ -11,20 +11,22 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Meta
 
-from fedleak.analyses.analysis import SingleAttackAnalysis, base_game, closing, doubling, play, vary
+from fedleak.analyses.analysis import SingleAttackAnalysis, closing, play, vary
+from fedleak.analyses.curves import doubling, line
+from fedleak.attacks.attack import Attack
 from fedleak.attacks.records.candidate_search import Searching, spread
 from fedleak.attacks.records.exposure_history import followed, language
 from fedleak.attacks.records.format_search import Space
 from fedleak.attacks.records.rank import ranks
 from fedleak.core import rng_for
 from fedleak.errors import PlanError, did_you_mean
-from fedleak.games.extract import RecordQuestions
+from fedleak.games.extract import Extract, RecordQuestions
 from fedleak.metrics.interval import by_user
 from fedleak.metrics.records import near
 from fedleak.pipeline.attack_runner import build_questions
@@ -34,9 +36,11 @@ from fedleak.plan.plan import Plan
 from fedleak.results.audit import Analysis
 from fedleak.results.detail import Figure, PerRecord, Series
 from fedleak.trace.truth import Truth
+from fedleak.views.adversaries import Adversary
 
 __all__ = ["Exposure"]
 
+_TITLES = ["user", "bits", "exposed", "error", "at best", "round", "nats", "best nats", "candidate", "own", "anybody's"]
 _MOST_SEARCHED = 32  # snapshots in the figure of candidates, where the attack itself searches no more
 Values = npt.NDArray[np.float64]
 
@@ -65,15 +69,17 @@ class Exposure(SingleAttackAnalysis):
         int, Meta(ge=8, description="records drawn to estimate a rank that is too far down to be counted")
     ] = 2000
 
-    def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
-        """Rank secrets and decoys under some snapshots, and repeat the attack's search; nothing is trained again."""
-        attack = searcher(plan, self.attack)
-        game = base_game(plan, attack)
-        if game.listed:
+    def check(self, plan: Plan) -> None:
+        """Refuse a plan in which nothing is searched for."""
+        if searcher(plan, self.attack)[1].listed:
             raise PlanError(
                 "analysis 'exposure': the game hands out a list with the answers, so nothing is searched for"
             )
-        once = vary(plan, attacks=[attack], games=[game])
+
+    def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
+        """Rank secrets and decoys under some snapshots, and repeat the attack's search; nothing is trained again."""
+        attack, game = searcher(plan, self.attack)
+        once = vary(plan, attacks=[cast(Attack, attack)], games=[game])
         [plays] = play(once, out, progress, jobs)
         every = runs(once, out)
         progress.stage("Ranking secrets among all records", len(every) * (self.points + 1))
@@ -91,24 +97,14 @@ class Exposure(SingleAttackAnalysis):
             name=self.name,
             title=self.summary,
             text=self._text(plan, attack, secrets, decoys, bits),
-            columns=[
-                "user",
-                "bits",
-                "exposed",
-                "error",
-                "at best",
-                "round",
-                "nats",
-                "best nats",
-                "candidate",
-                "own",
-                "anybody's",
-            ],
+            columns=_TITLES,
             rows=[[*row, *_places(where)] for row, where in zip(rows, placed, strict=True)],
             figures=self._figures(plan, attack, secrets, decoys, bits),
         )
 
-    def _look(self, run: Run, attack: Searching, game: Any, adversary: Any, progress: Progress) -> list[_Looked]:
+    def _look(
+        self, run: Run, attack: Searching, game: Extract, adversary: Adversary, progress: Progress
+    ) -> list[_Looked]:
         """The secrets and the decoys of one run."""
         given, truth = build_questions(run, game), Truth.load(run.folder / "truth")
         questions = given.questions
@@ -194,7 +190,7 @@ class Exposure(SingleAttackAnalysis):
             "at the end (with the standard error of a rank that was estimated) and at best (and in which round), the "
             "exposure by perplexity in nats a character at the end and at best, whether it is a candidate, and its "
             "place in the attack's list for the client of its owner, and in anybody's. "
-            f"{closing(plan, attack, permuted=False)}"
+            f"{closing(plan, attack.name, permuted=False)}"
         )
 
     def _figures(
@@ -236,9 +232,12 @@ class Exposure(SingleAttackAnalysis):
         ]
 
 
-def searcher(plan: Plan, name: str | None) -> Searching:
-    """The attack whose search is repeated: the first of the plan that searches, or the one asked for."""
-    able = {attack.name: attack for attack in plan.attacks if isinstance(attack, Searching)}
+def searcher(plan: Plan, name: str | None) -> tuple[Searching, Extract]:
+    """The attack whose search is repeated, the first of the plan that searches or the one asked for, and its game."""
+    able: dict[str, tuple[Searching, Extract]] = {}
+    for attack, game, _ in plan.plays:
+        if isinstance(attack, Searching) and isinstance(game, Extract):
+            able.setdefault(attack.name, (attack, game))
     if not able:
         raise PlanError("analysis 'exposure' needs an attack that searches for records, for instance eavesdrop")
     if name is not None and name not in able:
@@ -269,9 +268,8 @@ def _line(
     scale: float,
     level: float,
 ) -> Series:
-    found = [_mean(group, [shown(one, place) for one in group], scale, level) for place in x]
-    value, low, high = ([one[i] for one in found] for i in range(3))
-    return Series(name=name, x=[float(place) for place in x], y=value, low=low, high=high)
+    values = [(float(at), [shown(one, at) for one in group]) for at in x]
+    return line(name, [(at, *_mean(group, each, scale, level)) for at, each in values])
 
 
 def _places(where: PerRecord) -> list[str]:

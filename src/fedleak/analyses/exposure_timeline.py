@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from fedleak.core import IntArray
 from fedleak.games.extract import RecordQuestions
 from fedleak.games.game import GameInstance
 from fedleak.pipeline.runs import Run
+from fedleak.views.adversaries import Adversary
 
 __all__ = ["SIGNALS", "Named", "Course", "course"]
 
@@ -70,7 +70,7 @@ class Course:
 
 
 def course(
-    run: Run, given: GameInstance, signal: str, adversary: Any, attack: Correlating | None, workers: int
+    run: Run, given: GameInstance, signal: str, adversary: Adversary, attack: Correlating | None, workers: int
 ) -> Course:
     """Follow the true secrets of a run, and an attack's candidates, through an adversary's eyes."""
     view, questions = given.look(run.folder / "trace", adversary)

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated, TypeAlias
 
 import numpy as np
+from msgspec import Meta
 
+from fedleak.analyses.analysis import has_setting
 from fedleak.attacks.features import features, unit
 from fedleak.core import FloatArray, IntArray
 from fedleak.games.identify import Identify
 from fedleak.pipeline.attack_runner import build_questions
 from fedleak.pipeline.runs import Run
+from fedleak.plan.configure import to_dict
 from fedleak.plan.plan import Plan
 from fedleak.population.population import Examples
 from fedleak.population.prepare import Prepared, prepare
 from fedleak.views.view import View
 
-__all__ = ["Points", "Raw", "of_updates", "of_data", "layer_of"]
+__all__ = ["Points", "Raw", "of_updates", "of_data", "layer_of", "LayerName"]
+
+LayerName: TypeAlias = (
+    Annotated[str, Meta(description="which layer of the updates; that of the plan's first attack if absent")] | None
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +121,9 @@ class Raw:
 
 def layer_of(plan: Plan, layer: str | None) -> str:
     """The layer asked for, or the one that the plan's first attack on a layer looks at."""
-    return layer or next((str(attack.layer) for attack in plan.attacks if hasattr(attack, "layer")), "last")
+    return layer or next(
+        (str(to_dict(attack)["layer"]) for attack in plan.attacks if has_setting(attack, "layer")), "last"
+    )
 
 
 def _some(who: IntArray, user: int, most: int, rng: np.random.Generator) -> IntArray:

@@ -2,88 +2,55 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Annotated, ClassVar
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
-from msgspec import Meta
 
-from fedleak.analyses.analysis import (
-    COLUMNS,
-    Point,
-    SingleAttackAnalysis,
-    base_game,
-    chosen,
-    closing,
-    curve,
-    doubling,
-    format_measured,
-    measured,
-    play,
-    table,
-    vary,
-)
+from fedleak.analyses.analysis import with_settings
+from fedleak.analyses.curves import Point, doubling, format_measured
+from fedleak.analyses.sweep_analysis import Counts, Scale, Subject, SweepAnalysis, Variation
 from fedleak.errors import AttackError
-from fedleak.pipeline import stages
 from fedleak.pipeline.attack_runner import build_questions
-from fedleak.pipeline.runs import runs
-from fedleak.pipeline.stages import Progress
-from fedleak.plan.plan import Plan
-from fedleak.results.audit import Analysis
-from fedleak.results.detail import Figure
 
 __all__ = ["LabelledUpdates"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelledUpdates(SingleAttackAnalysis):
+class LabelledUpdates(SweepAnalysis):
     """Give the attack 1, 2, 4, ... labelled updates of each user (Orekondy et al., 2020, Figure 8)."""
 
     name: ClassVar[str] = "labelled-updates"
     summary: ClassVar[str] = "How many labelled updates of each user does the adversary need?"
+    columns: ClassVar[tuple[str, ...]] = ("labelled updates",)
+    heading: ClassVar[str] = "Average precision over the number of labelled updates of each user"
+    x_label: ClassVar[str] = "labelled updates of each user"
+    scale: ClassVar[Scale] = "log"
 
-    counts: Annotated[
-        tuple[Annotated[int, Meta(ge=1)], ...], Meta(description="how many, each in turn; 1, 2, 4, ... if empty")
-    ] = ()
+    counts: Counts = ()
 
-    def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
-        """Average precision over the number of labelled updates; nothing is trained again."""
-        attack = chosen(plan, self.name, self.attack)
-        game = replace(base_game(plan, attack), labelled=None)
-        once = vary(plan, attacks=[attack], games=[game])
-        stages.train(once, out, progress, jobs)
-        shadows = [given.shadow[given.shadow >= 0] for given in (build_questions(run, game) for run in runs(once, out))]
-        numbers = np.concatenate([np.bincount(shadow) for shadow in shadows])
+    def variations(self, subject: Subject) -> list[Variation]:
+        """At most so many of each user, and at the end all there are; nothing is trained again."""
+        game = with_settings(subject.game, labelled=None)
+        shadows = [build_questions(run, game).shadow for run in subject.runs]
+        numbers = np.concatenate([np.bincount(shadow[shadow >= 0]) for shadow in shadows])
         if not numbers.any():
             raise AttackError("no shadow client was selected in any round, so no labelled update exists; train more")
         most = float(numbers[numbers > 0].mean())
-        counts = self.counts or tuple(doubling(most))
-        games = [*(replace(game, labelled=count) for count in counts), game]
-        found = [
-            measured(plan, claims) for claims in play(vary(plan, attacks=[attack], games=games), out, progress, jobs)
-        ]
-        places = [*((float(count), f"at most {count}") for count in counts), (most, f"all (mean {most:.1f})")]
-        points = [Point(x, label, one) for (x, label), one in zip(places, found, strict=True)]
-        return Analysis(
-            name=self.name,
-            title=self.summary,
-            text=(
-                "The adversary keeps only so many of the updates of its own clients for each user, drawn at random, "
-                f"and learns from those. With at most {counts[0]} it reaches average precision "
-                f"{format_measured(found[0])}; with "
-                f"all of them, {most:.1f} on average, {format_measured(found[-1])}. {closing(plan, attack)}"
+        return [
+            *(
+                Variation(x=float(count), label=f"at most {count}", game={"labelled": count})
+                for count in self.counts or doubling(most)
             ),
-            columns=["labelled updates", *COLUMNS],
-            rows=table(points),
-            figures=[
-                Figure(
-                    kind="lines",
-                    title="Average precision over the number of labelled updates of each user",
-                    x_label="labelled updates of each user",
-                    y_label="average precision",
-                    series=curve(attack.name, points),
-                    log_x=True,
-                )
-            ],
+            Variation(x=most, label=f"all (mean {most:.1f})", game={"labelled": None}),
+        ]
+
+    def text(self, subject: Subject, points: Sequence[Point]) -> str:
+        """The fewest and all of them."""
+        few, every = points[0], points[-1]
+        return (
+            "The adversary keeps only so many of the updates of its own clients for each user, drawn at random, "
+            f"and learns from those. With {few.label} it reaches average precision {format_measured(few.measured)}; "
+            f"with all of them, {every.x:.1f} on average, {format_measured(every.measured)}."
         )

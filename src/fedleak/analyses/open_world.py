@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from fedleak.analyses.analysis import (
-    COLUMNS,
-    Point,
-    SingleAttackAnalysis,
-    base_game,
-    chosen,
-    closing,
-    curve,
-    format_measured,
-    measured,
-    numbers,
-    play,
-    vary,
-)
-from fedleak.pipeline.stages import Progress
-from fedleak.plan.configure import to_dict
-from fedleak.plan.plan import Plan
-from fedleak.results.audit import Analysis
+from fedleak.analyses.analysis import base_game, has_setting
+from fedleak.analyses.curves import Point, format_measured, line
+from fedleak.analyses.sweep_analysis import Subject, SweepAnalysis, Variation
 from fedleak.results.detail import Figure, Series
 from fedleak.score.assemble import label
 
@@ -33,11 +18,14 @@ __all__ = ["SeenUsers"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SeenUsers(SingleAttackAnalysis):
+class SeenUsers(SweepAnalysis):
     """The open world over the share of users whom the adversary knows (Orekondy et al., 2020, Figure 6)."""
 
     name: ClassVar[str] = "seen-users"
     summary: ClassVar[str] = "What if the adversary has prior data of only some of the users?"
+    columns: ClassVar[tuple[str, ...]] = ("attack", "seen")
+    heading: ClassVar[str] = "Average precision over the share of users seen"
+    x_label: ClassVar[str] = "share of the users asked about who are seen"
 
     shares: Annotated[
         tuple[Annotated[float, Meta(gt=0, lt=1)], ...],
@@ -47,72 +35,57 @@ class SeenUsers(SingleAttackAnalysis):
         float, Meta(gt=0, lt=1, description="share of all users who serve only to learn what a stranger looks like")
     ] = 1 / 3
 
-    def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
-        """Average precision, chance and their ratio over the share of seen users; nothing is trained again."""
-        attacks = [chosen(plan, self.name, self.attack)]
-        # Whether two updates have one sender can be asked about strangers too.
-        attacks += [attack for attack in plan.attacks if attack.game == "match"]
-        games = [
-            replace(base, seen=share, held_out=self.held_out)
-            for base in {attack.game: base_game(plan, attack) for attack in attacks}.values()
+    def variations(self, subject: Subject) -> list[Variation]:
+        """Every share for the attack, and for those on other games with an open world; nothing is trained again."""
+        others = [attack for attack in subject.plan.attacks if attack.game != subject.attack.game]
+        games = [(attack, base_game(subject.plan, attack)) for attack in (subject.attack, *others)]
+        attacks = [attack for attack, game in games if has_setting(game, "seen")]
+        return [
+            Variation(
+                x=share,
+                label=f"{share:.0%} seen",
+                cells=(label(attack, attacks), f"{share:.0%} seen"),
+                of=attack,
+                game={"seen": share, "held_out": self.held_out},
+            )
+            for attack, game in games
+            if attack in attacks
             # Nobody seen is a question about pairs, but leaves no name to choose.
-            for share in ((0.0, *self.shares) if base.name == "match" else self.shares)
+            for share in ((0.0, *self.shares) if has_setting(game, "pairs") else self.shares)
         ]
-        varied = vary(plan, attacks=attacks, games=games)
-        found = [measured(plan, claims) for claims in play(varied, out, progress, jobs)]
-        curves: dict[str, list[Point]] = {}
-        for (attack, game, _), one in zip(varied.plays, found, strict=True):
-            share = to_dict(game)["seen"]
-            curves.setdefault(label(attack, attacks), []).append(Point(share, f"{share:.0%} seen", one))
-        first = next(iter(curves.values()))
+
+    def text(self, subject: Subject, points: Sequence[Point]) -> str:
+        """The fewest seen and the most, by the attack that names senders."""
+        named = points[: len(self.shares)]
         ends = [
             f"with {point.label}, average precision {format_measured(point.measured)}"
-            for point in (first[0], first[-1])
+            for point in (named[0], named[-1])
         ]
-        return Analysis(
-            name=self.name,
-            title=self.summary,
-            text=(
-                f"A third group of users ({self.held_out:.0%}) serves the adversary only to learn what a stranger "
-                "looks like. Of the others it knows a share, and has to say `unseen` to the updates of the rest. "
-                f"{attacks[0].name}: {'; '.join(ends)}. More users known means more names to choose from, so the "
-                f"number may fall while its distance from chance grows. {closing(plan, attacks[0])}"
-            ),
-            columns=["attack", "seen", *COLUMNS],
-            rows=[[name, point.label, *numbers(point.measured)] for name, points in curves.items() for point in points],
-            figures=[
-                Figure(
-                    kind="lines",
-                    title="Average precision over the share of users seen",
-                    x_label="share of the users asked about who are seen",
-                    y_label="average precision",
-                    series=[
-                        series
-                        for name, points in curves.items()
-                        for series in curve(name, points, chance=f"chance of {name}" if len(curves) > 1 else "chance")
-                    ],
-                ),
-                Figure(
-                    kind="lines",
-                    title="The same as a multiple of chance",
-                    x_label="share of the users asked about who are seen",
-                    y_label="times chance",
-                    series=[
-                        *(multiple(name, points) for name, points in curves.items()),
-                        Series(name="chance", x=list(self.shares), y=[1.0] * len(self.shares), reference=True),
-                    ],
-                ),
-            ],
+        return (
+            f"A third group of users ({self.held_out:.0%}) serves the adversary only to learn what a stranger "
+            "looks like. Of the others it knows a share, and has to say `unseen` to the updates of the rest. "
+            f"{subject.attack.name}: {'; '.join(ends)}. More users known means more names to choose from, so the "
+            "number may fall while its distance from chance grows."
         )
 
+    def figures(self, lines: Mapping[str, Sequence[Point]], names: list[str]) -> list[Figure]:
+        """Beside the curves, the same divided by chance, which is another for every share."""
+        return [
+            *super().figures(lines, names),
+            Figure(
+                kind="lines",
+                title="The same as a multiple of chance",
+                x_label=self.x_label,
+                y_label="times chance",
+                series=[
+                    *(multiple(name, points) for name, points in lines.items()),
+                    Series(name="chance", x=list(self.shares), y=[1.0] * len(self.shares), reference=True),
+                ],
+            ),
+        ]
 
-def multiple(name: str, points: list[Point]) -> Series:
+
+def multiple(name: str, points: Sequence[Point]) -> Series:
     """A curve divided by its chance level."""
-    kept = [point for point in points if point.measured.chance > 0]
-    return Series(
-        name=name,
-        x=[point.x for point in kept],
-        y=[point.measured.value / point.measured.chance for point in kept],
-        low=[point.measured.low / point.measured.chance for point in kept],
-        high=[point.measured.high / point.measured.chance for point in kept],
-    )
+    kept = [(point.x, point.measured) for point in points if point.measured.chance > 0]
+    return line(name, [(x, m.value / m.chance, m.low / m.chance, m.high / m.chance) for x, m in kept])

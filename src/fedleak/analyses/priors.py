@@ -2,144 +2,91 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Annotated, Any, ClassVar, get_args
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
-from msgspec import Meta
 
-from fedleak.analyses.analysis import (
-    COLUMNS,
-    Numbered,
-    Point,
-    SingleAttackAnalysis,
-    base_game,
-    chosen,
-    closing,
-    curve,
-    doubling,
-    format_measured,
-    measured,
-    otherwise,
-    play,
-    table,
-    vary,
-)
+from fedleak.analyses.curves import Point, doubling, format_measured
+from fedleak.analyses.sweep_analysis import Counts, Scale, Subject, SweepAnalysis, Variation
 from fedleak.errors import DataError
-from fedleak.pipeline.runs import runs
-from fedleak.pipeline.stages import Progress
 from fedleak.plan.plan import Plan
 from fedleak.population.prepare import prepare
 from fedleak.population.splits import PriorName
-from fedleak.results.audit import Analysis
-from fedleak.results.detail import Figure
-from fedleak.score.score import Measured
 from fedleak.trace.prior import Prior
 
 __all__ = ["PriorSize", "Priors"]
 
+WAYS: tuple[PriorName, ...] = tuple(way for way in get_args(PriorName) if way != "none")
+
 
 @dataclass(frozen=True, kw_only=True)
-class PriorSize(SingleAttackAnalysis):
+class PriorSize(SweepAnalysis):
     """Give the adversary 1, 2, 4, ... prior examples of each user (Orekondy et al., 2020, Figure 7)."""
 
     name: ClassVar[str] = "prior-size"
     summary: ClassVar[str] = "How many examples of each user does the adversary have to know beforehand?"
+    columns: ClassVar[tuple[str, ...]] = ("prior examples",)
+    heading: ClassVar[str] = "Average precision over the number of prior examples of each user"
+    x_label: ClassVar[str] = "prior examples of each user"
+    scale: ClassVar[Scale] = "log"
 
-    sizes: Annotated[
-        tuple[Annotated[int, Meta(ge=1)], ...], Meta(description="how many, each in turn; 1, 2, 4, ... if empty")
-    ] = ()
+    sizes: Counts = ()
 
-    def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
-        """Average precision over the number of prior examples; each number needs a federation of its own."""
-        attack = chosen(plan, self.name, self.attack)
-        once = vary(plan, attacks=[attack], games=[base_game(plan, attack)])
-        whole = measured(plan, play(once, out, progress, jobs)[0])
-        known = [len(examples) for run in runs(once, out) for examples in Prior.load(run.folder / "prior").examples]
-        most = float(np.mean(known))
-        sizes = self.sizes or tuple(doubling(most))
-        points = []
-        for place, size in enumerate(sizes, 1):
-            named = Numbered(progress, f"{place}/{len(sizes)}, {size} prior examples: ")
-            found = trained_otherwise(
-                plan, attack, out / "analyses" / self.name / str(size), named, jobs, {"prior_examples": size}
-            )
-            points.append(Point(float(size), f"at most {size}", found))
-        points.append(Point(most, f"as planned (mean {most:.1f})", whole))
-        return Analysis(
-            name=self.name,
-            title=self.summary,
-            text=(
-                "The adversary's own clients train on only so many examples of each user, and the federation is "
-                f"trained anew for each number. With {points[0].label} the attack reaches average precision "
-                f"{format_measured(points[0].measured)}; with {most:.1f} on average, {format_measured(whole)}. "
-                f"{closing(plan, attack)}"
+    def variations(self, subject: Subject) -> list[Variation]:
+        """Each number needs a federation of its own; the plan's own comes last."""
+        priors = [Prior.load(run.folder / "prior") for run in subject.runs]
+        most = float(np.mean([len(examples) for prior in priors for examples in prior.examples]))
+        return [
+            *(
+                Variation(x=float(size), label=f"at most {size}", population={"prior_examples": size})
+                for size in self.sizes or doubling(most)
             ),
-            columns=["prior examples", *COLUMNS],
-            rows=table(points),
-            figures=[
-                Figure(
-                    kind="lines",
-                    title="Average precision over the number of prior examples of each user",
-                    x_label="prior examples of each user",
-                    y_label="average precision",
-                    series=curve(attack.name, points),
-                    log_x=True,
-                )
-            ],
+            Variation(x=most, label=f"as planned (mean {most:.1f})"),
+        ]
+
+    def text(self, subject: Subject, points: Sequence[Point]) -> str:
+        """The fewest and what the plan gives."""
+        few, planned = points[0], points[-1]
+        return (
+            "The adversary's own clients train on only so many examples of each user, and the federation is "
+            f"trained anew for each number. With {few.label} the attack reaches average precision "
+            f"{format_measured(few.measured)}; with {planned.x:.1f} on average, {format_measured(planned.measured)}."
         )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Priors(SingleAttackAnalysis):
+class Priors(SweepAnalysis):
     """Divide users' data into prior and private in every way that it allows (Orekondy et al., 2020, Table 3)."""
 
     name: ClassVar[str] = "priors"
     summary: ClassVar[str] = "Does it help the adversary if what it knows is from the same time or occasion?"
+    columns: ClassVar[tuple[str, ...]] = ("prior",)
+    heading: ClassVar[str] = "Average precision by the kind of prior"
+    x_label: ClassVar[str] = "prior"
+    kind: ClassVar[Literal["lines", "bars"]] = "bars"
+    scale: ClassVar[Scale] = "names"
 
-    def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
-        """Average precision for every prior; one that the data has no column for is left out by name."""
-        attack = chosen(plan, self.name, self.attack)
-        every = [way for way in get_args(PriorName) if way != "none"]
-        ways = sorted(every, key=lambda way: way != plan.population.prior)  # the plan's own first
-        points: list[Point] = []
-        left_out: list[str] = []
-        for place, way in enumerate(ways, 1):
-            named = Numbered(progress, f"{place}/{len(ways)}, {way} prior: ")
-            if way == plan.population.prior:
-                once = vary(plan, attacks=[attack], games=[base_game(plan, attack)])
-                found = measured(plan, play(once, out, named, jobs)[0])
-            elif reason := impossible(plan, way):
-                left_out.append(f"The {way} prior is left out: {reason}.")
-                continue
-            else:
-                found = trained_otherwise(
-                    plan, attack, out / "analyses" / self.name / way, named, jobs, {"prior": way, "split": "auto"}
-                )
-            points.append(Point(len(points), way, found))
-        results = "; ".join(f"{point.label} {format_measured(point.measured)}" for point in points)
-        return Analysis(
-            name=self.name,
-            title=self.summary,
-            text=(
-                "What the adversary knows is divided from what stays private at random, older from newer (chrono), or "
-                "by occasion (album); the federation is trained anew for each. Average precision: "
-                f"{results}. {' '.join([*left_out, closing(plan, attack)])}"
-            ),
-            columns=["prior", *COLUMNS],
-            rows=table(points),
-            figures=[
-                Figure(
-                    kind="bars",
-                    title="Average precision by the kind of prior",
-                    x_label="prior",
-                    y_label="average precision",
-                    x_ticks=[point.label for point in points],
-                    series=curve(attack.name, points),
-                )
-            ],
+    def variations(self, subject: Subject) -> list[Variation]:
+        """The plan's own prior, and every other that the data allows."""
+        own = subject.plan.population.prior
+        others = [way for way in WAYS if way != own and impossible(subject.plan, way) is None]
+        return [
+            Variation(x=place, label=way, population={"prior": way, "split": "auto"} if place else {})
+            for place, way in enumerate([own, *others])
+        ]
+
+    def text(self, subject: Subject, points: Sequence[Point]) -> str:
+        """Every prior, and which were left out for what reason."""
+        tried = [point.label for point in points]
+        reasons = {way: impossible(subject.plan, way) for way in WAYS if way not in tried}
+        return (
+            "What the adversary knows is divided from what stays private at random, older from newer (chrono), or "
+            "by occasion (album); the federation is trained anew for each. Average precision: "
+            + "; ".join(f"{point.label} {format_measured(point.measured)}" for point in points)
+            + "."
+            + "".join(f" The {way} prior is left out: {reason}." for way, reason in reasons.items())
         )
 
 
@@ -155,11 +102,3 @@ def impossible(plan: Plan, way: PriorName) -> str | None:
     except DataError as error:
         return str(error).rstrip(".")
     return None
-
-
-def trained_otherwise(
-    plan: Plan, attack: Any, folder: Path, progress: Progress, jobs: int | None, population: Mapping[str, Any]
-) -> Measured:
-    """The attack on a federation trained with other users' data settings, in a folder of its own."""
-    other = otherwise(plan, attacks=[attack], games=[base_game(plan, attack)], population=dict(population))
-    return measured(plan, play(other, folder, progress, jobs)[0])

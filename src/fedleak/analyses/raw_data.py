@@ -9,28 +9,15 @@ from __future__ import annotations
 import io
 import shutil
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar
 
 import numpy as np
 from msgspec import Meta
 
-from fedleak.analyses.analysis import (
-    COLUMNS,
-    Point,
-    SingleAttackAnalysis,
-    chosen,
-    closing,
-    curve,
-    doubling,
-    format_measured,
-    measured,
-    numbers,
-    play,
-    table,
-    vary,
-)
+from fedleak.analyses.analysis import SingleAttackAnalysis, closing, measured, play, vary, with_settings
+from fedleak.analyses.curves import COLUMNS, Point, curve, doubling, format_measured, line, numbers
 from fedleak.analyses.feature_space import Raw
 from fedleak.core import IntArray, Layer, rng_for
 from fedleak.errors import TraceError
@@ -39,10 +26,11 @@ from fedleak.games.identify import Identify
 from fedleak.pipeline.attack_runner import play as answer
 from fedleak.pipeline.jobs import Progress, Tick, cores, deserialise_plan, run_jobs, serialise_plan
 from fedleak.pipeline.runs import Run, Variant, digest
+from fedleak.plan.configure import to_dict
 from fedleak.plan.plan import Plan
 from fedleak.population.prepare import Prepared, prepare
 from fedleak.results.audit import Analysis
-from fedleak.results.detail import Figure, Series
+from fedleak.results.detail import Figure
 from fedleak.score.assemble import settings_key
 from fedleak.score.score import AttackResult
 from fedleak.trace.files import private_folder, read_whole, write_atomic
@@ -56,6 +44,8 @@ __all__ = ["RawData"]
 
 _PREFIX = ".raw-"
 
+AP = Identify.metrics[0]  # average precision
+
 
 @dataclass(frozen=True, kw_only=True)
 class RawData(SingleAttackAnalysis):
@@ -63,6 +53,7 @@ class RawData(SingleAttackAnalysis):
 
     name: ClassVar[str] = "raw-data"
     summary: ClassVar[str] = "Would the data itself give users away more than their updates do?"
+    needs_layer: ClassVar[bool] = True
 
     sizes: Annotated[
         tuple[Annotated[int, Meta(ge=1)], ...], Meta(description="examples in a set, each in turn; 1, 2, ... if empty")
@@ -71,10 +62,10 @@ class RawData(SingleAttackAnalysis):
 
     def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
         """Average precision over the size of the sets, beside that of the attack on updates."""
-        attack = chosen(plan, self.name, self.attack, layered=True)
-        updates = measured(plan, play(vary(plan, attacks=[attack], games=[Identify()]), out, progress, jobs)[0])
+        attack = self.chosen(plan)
+        updates = measured(plan, play(vary(plan, attacks=[attack], games=[Identify()]), out, progress, jobs)[0], AP)
         # The record of raw data has one layer.
-        varied = vary(plan, attacks=[replace(attack, layer="last")], games=[Identify()])
+        varied = vary(plan, attacks=[with_settings(attack, layer="last")], games=[Identify()])
         most = int(np.median([len(share.private) for share in prepare_first(plan).shares]))
         # Everything that a user has makes one set only, which is too little to learn from and to ask about.
         sizes = self.sizes or tuple(doubling(most))
@@ -98,9 +89,11 @@ class RawData(SingleAttackAnalysis):
         points = [
             Point(float(size), f"{size} example{'s' if size > 1 else ''}", one)
             for size in sizes
-            for one in [measured(plan, [kept(paths[size, seed], seed) for seed in plan.seeds])]
+            for one in [measured(plan, [kept(paths[size, seed], seed) for seed in plan.seeds], AP)]
         ]
-        line, chance = curve("raw data", points)
+        given = [*((point.label, point.measured) for point in points), ("an update", updates)]
+        raw, chance = curve("raw data", points)
+        level = [(x, updates.value, updates.low, updates.high) for x in raw.x]
         ahead = [all(later.measured.value > updates.value for later in points[i:]) for i in range(len(points))]
         beside = points[ahead.index(True)] if any(ahead) else None
         return Analysis(
@@ -116,10 +109,10 @@ class RawData(SingleAttackAnalysis):
                     if beside
                     else "Raw data does not score higher than updates. "
                 )
-                + closing(plan, attack)
+                + closing(plan, attack.name)
             ),
             columns=["what the attack is given", *COLUMNS],
-            rows=[*table(points), ["an update", *numbers(updates)]],
+            rows=[[label, *numbers(one)] for label, one in given],
             figures=[
                 Figure(
                     kind="lines",
@@ -127,15 +120,8 @@ class RawData(SingleAttackAnalysis):
                     x_label="examples in a set",
                     y_label="average precision",
                     series=[
-                        line,
-                        Series(
-                            name=f"updates, layer '{attack.layer}'",
-                            x=line.x,
-                            y=[updates.value] * len(points),
-                            low=[updates.low] * len(points),
-                            high=[updates.high] * len(points),
-                            reference=True,
-                        ),
+                        raw,
+                        line(f"updates, layer '{to_dict(attack)['layer']}'", level, reference=True),
                         chance,
                     ],
                     log_x=True,
@@ -172,7 +158,7 @@ def kept(path: Path, seed: int) -> AttackResult:
             claims, right, options = found["claims"], found["right"], tuple(map(str, found["options"]))
     except (ValueError, KeyError, EOFError, OSError) as error:
         raise TraceError(f"{path} is damaged ({error}); delete it and run the analysis again") from error
-    return AttackResult(seed, claims, right, options, "identify", right, options)
+    return AttackResult(seed, claims, right, options, Identify.name, right, options)
 
 
 def record(prepared: Prepared, run: Run, size: int, sets: int) -> None:

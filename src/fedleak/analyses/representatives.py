@@ -11,21 +11,21 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Meta
 
-from fedleak.analyses.analysis import vary
+from fedleak.analyses.analysis import BaseAnalysis, trained
+from fedleak.analyses.curves import line
 from fedleak.attacks.reconstruct.representatives import Inversion, RepresentativeSet, representatives
 from fedleak.attacks.shadow import model_of
 from fedleak.core import FloatArray, rng_for
 from fedleak.errors import AttackError
 from fedleak.federation.federation import make_clients
 from fedleak.metrics.interval import by_user
-from fedleak.pipeline import stages
-from fedleak.pipeline.runs import Run, runs
+from fedleak.pipeline.runs import Run
 from fedleak.pipeline.stages import Progress
 from fedleak.plan.plan import Plan
 from fedleak.population.population import Examples
 from fedleak.population.prepare import prepare
 from fedleak.results.audit import Analysis
-from fedleak.results.detail import Figure, Series
+from fedleak.results.detail import Figure
 from fedleak.trace.reader import Trace
 from fedleak.views.adversaries import ANONYMOUS_SERVER
 from fedleak.views.view import View
@@ -42,7 +42,7 @@ _MEASURES = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class RepresentativesLook(Inversion):
+class RepresentativesLook(BaseAnalysis, Inversion):
     """Seek the representatives of every client in some rounds, and compare them with the client's own data.
 
     Likeness is the correlation of pixels, of each class's representative with the mean of the client's examples of that
@@ -64,15 +64,17 @@ class RepresentativesLook(Inversion):
     ] = False
     shown: Annotated[int, Meta(ge=0, le=10, description="clients whose images are drawn in the local report")] = 3
 
+    def check(self, plan: Plan) -> None:
+        """Refuse a round that the run does not have."""
+        last = plan.federation.rounds
+        if max(self.rounds, default=1) > last:
+            raise AttackError(f"analysis '{self.name}': round {max(self.rounds)} is asked for, and the run has {last}")
+
     def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
         """Numbers over the rounds with intervals by client, and images of the first seed's last round."""
-        varied = vary(plan, attacks=plan.attacks, games=plan.games)
-        stages.train(varied, out, progress, jobs)
-        every = runs(varied, out)
+        every = trained(plan, out, progress, jobs)
         last = plan.federation.rounds
         wanted = sorted({*self.rounds} or {1, max(1, last // 4), max(1, last // 2), last})
-        if max(wanted) > last:
-            raise AttackError(f"analysis '{self.name}': round {max(wanted)} is asked for, and the run has {last}")
         progress.stage("Seeking representatives", len(every) * len(wanted))
         values: dict[tuple[int, str], list[npt.NDArray[np.float64]]] = {}
         images: list[Figure] = []
@@ -87,25 +89,20 @@ class RepresentativesLook(Inversion):
                     images = self._images(found, [held[name] for name in owners])
                 progress.tick(1)
         rows: list[list[str | float | None]] = []
-        lines = {measure: Series(name=measure, x=[], y=[], low=[], high=[]) for measure in _MEASURES}
+        lines: dict[str, list[tuple[float, float, float, float]]] = {measure: [] for measure in _MEASURES}
         for (at, measure), parts in values.items():
             row = np.concatenate(parts)
             row = row[np.isfinite(row)]
             ends = by_user(row, np.ones(len(row)), plan.audit.level, rng_for(plan.seeds[0], "interval", measure))
             mean = float(row.mean())
             rows.append([float(at), measure, mean, ends.low, ends.high, float(len(row))])
-            line = lines[measure]
-            line.x.append(float(at))
-            line.y.append(mean)
-            assert line.low is not None and line.high is not None
-            line.low.append(ends.low)
-            line.high.append(ends.high)
+            lines[measure].append((float(at), mean, ends.low, ends.high))
         figure = Figure(
             kind="lines",
             title="Representatives and the data behind them",
             x_label="round",
             y_label="correlation, or error of the update",
-            series=list(lines.values()),
+            series=[line(measure, points) for measure, points in lines.items()],
         )
         return Analysis(
             name=self.name,

@@ -11,27 +11,18 @@ from typing import Annotated, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from fedleak.analyses.analysis import (
-    COLUMNS,
-    SingleAttackAnalysis,
-    base_game,
-    chosen,
-    closing,
-    format_measured,
-    measured,
-    numbers,
-    play,
-    vary,
-)
+from fedleak.analyses.analysis import SingleAttackAnalysis, base_game, closing, measured, play, vary, with_settings
+from fedleak.analyses.curves import COLUMNS, format_measured, numbers
 from fedleak.core import IntArray, format_value
 from fedleak.errors import PlanError
+from fedleak.metrics.metric import Metric
 from fedleak.pipeline.attack_runner import build_questions
 from fedleak.pipeline.runs import runs
 from fedleak.pipeline.stages import Progress
 from fedleak.plan.plan import Plan
 from fedleak.results.audit import Analysis
 from fedleak.results.detail import Figure
-from fedleak.score.score import AttackResult, Measured
+from fedleak.score.score import AttackResult, Measured, metric_of
 from fedleak.trace.reader import Trace
 
 __all__ = ["Rounds"]
@@ -46,18 +37,22 @@ class Rounds(SingleAttackAnalysis):
 
     ranges: Annotated[int, Meta(ge=2, le=50, description="how many ranges the rounds are cut into")] = 5
 
-    def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
-        """A grid of average precision: rows are the rounds learned from, columns the rounds asked about."""
-        attack = chosen(plan, self.name, self.attack)
-        rounds = plan.federation.rounds
-        if rounds < 2 * self.ranges:
+    def check(self, plan: Plan) -> None:
+        """Refuse a run that is too short to be cut."""
+        super().check(plan)
+        if plan.federation.rounds < 2 * self.ranges:
             raise PlanError(
                 f"analysis 'rounds' cuts the rounds into {self.ranges} ranges of at least two, and the plan has only "
-                f"{rounds} rounds; choose fewer with --set ranges=N, or train longer"
+                f"{plan.federation.rounds} rounds; choose fewer with --set ranges=N, or train longer"
             )
+
+    def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
+        """A grid of average precision: rows are the rounds learned from, columns the rounds asked about."""
+        attack = self.chosen(plan)
+        rounds = plan.federation.rounds
         edges = np.linspace(0, rounds, self.ranges + 1).round().astype(int)
         spans = [(a + 1, b) for a, b in pairwise(edges.tolist())]
-        games = [replace(base_game(plan, attack), labelled_rounds=span) for span in spans]
+        games = [with_settings(base_game(plan, attack), labelled_rounds=span) for span in spans]
         varied = vary(plan, attacks=[attack], games=games)
         plays = play(varied, out, progress, jobs)
         # What was asked is the same for every range that was learned from; a column is a part of the answers.
@@ -65,7 +60,10 @@ class Rounds(SingleAttackAnalysis):
             Trace.open(run.folder / "trace").round[build_questions(run, games[0]).questions.updates]
             for run in runs(varied, out)
         ]
-        grid = [[self._cell(plan, claims, when, span) for span in spans] for claims in plays]
+        grid = [
+            [self._cell(plan, metric_of(base_game(plan, attack), "ap"), claims, when, span) for span in spans]
+            for claims in plays
+        ]
         names = [f"{first}-{last}" for first, last in spans]
         flat = [cell for row in grid for cell in row if cell is not None]
         if not flat:
@@ -86,7 +84,7 @@ class Rounds(SingleAttackAnalysis):
                 "The attack learns from the labelled updates of one range of rounds and names the senders of the "
                 f"updates of another. {above} of {len(flat)} pairs of ranges are above chance; average precision is "
                 f"{' within a range and '.join(means)} across ranges on average, at best "
-                f"{format_measured(max(flat, key=lambda cell: cell.value))}. {closing(plan, attack)}"
+                f"{format_measured(max(flat, key=lambda cell: cell.value))}. {closing(plan, attack.name)}"
             ),
             columns=["learned from rounds", "asked about rounds", *COLUMNS],
             rows=[
@@ -109,7 +107,12 @@ class Rounds(SingleAttackAnalysis):
         )
 
     def _cell(
-        self, plan: Plan, plays: Sequence[AttackResult], when: Sequence[IntArray], span: tuple[int, int]
+        self,
+        plan: Plan,
+        metric: Metric,
+        plays: Sequence[AttackResult],
+        when: Sequence[IntArray],
+        span: tuple[int, int],
     ) -> Measured | None:
         parts = []
         for claims, rounds in zip(plays, when, strict=True):
@@ -117,4 +120,4 @@ class Rounds(SingleAttackAnalysis):
             if len(np.unique(claims.right[kept])) > 1:  # of fewer users identities cannot be permuted
                 who = None if claims.who is None else claims.who[kept]
                 parts.append(replace(claims, claims=claims.claims[kept], right=claims.right[kept], who=who))
-        return measured(plan, parts) if parts else None
+        return measured(plan, parts, metric) if parts else None

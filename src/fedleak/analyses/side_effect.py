@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedleak.analyses.analysis import Numbered
+from fedleak.analyses.analysis import BaseAnalysis, Numbered
 from fedleak.core import format_value
 from fedleak.errors import PlanError
 from fedleak.federation.utility import evaluate, metric_of
@@ -29,7 +29,7 @@ _POWERS = {"isolate": "active server", "join": "malicious client"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class SideEffect:
+class SideEffect(BaseAnalysis):
     """Utility of the shared model round by round, with the tampering and without (Song et al., 2020, Figure 10).
 
     A passive attack only looks, so it is the run without.
@@ -47,7 +47,6 @@ class SideEffect:
 
     def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
         """Train the same federation undisturbed, and measure both after every round."""
-        self.check(plan)
         quiet = self._undisturbed(plan)
         stages.train(plan, out, progress, jobs)
         stages.train(quiet, out / "analyses" / self.name, Numbered(progress, "Undisturbed: "), jobs)

@@ -13,23 +13,24 @@ from scipy.spatial.distance import cdist
 from sklearn.manifold import TSNE
 from threadpoolctl import threadpool_limits
 
-from fedleak.analyses.analysis import closing, format_measured, measured, vary
-from fedleak.analyses.feature_space import Points, layer_of, of_data, of_updates
+from fedleak.analyses.analysis import BaseAnalysis, closing, measured, trained
+from fedleak.analyses.curves import format_measured, numbers
+from fedleak.analyses.feature_space import LayerName, Points, layer_of, of_data, of_updates
 from fedleak.core import FloatArray, rng_for
 from fedleak.errors import AttackError
-from fedleak.pipeline import stages
-from fedleak.pipeline.runs import Run, runs
+from fedleak.games.identify import Identify
+from fedleak.pipeline.runs import Run
 from fedleak.pipeline.stages import Progress
 from fedleak.plan.plan import Plan
 from fedleak.results.audit import Analysis
 from fedleak.results.detail import Figure, Series
-from fedleak.score.score import AttackResult, Measured
+from fedleak.score.score import AttackResult, metric_of
 
 __all__ = ["Map"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Map:
+class Map(BaseAnalysis):
     """Draw the updates, and the data, of some users on a map by t-SNE (van der Maaten and Hinton, 2008).
 
     After Figure 11 of the first version of Orekondy et al.; users are drawn by the seed, not picked for a good
@@ -43,15 +44,11 @@ class Map:
     users: Annotated[int, Meta(ge=2, description="how many users are drawn")] = 10
     most: Annotated[int, Meta(ge=2, description="at most this many points of each user and side")] = 30
     perplexity: Annotated[float, Meta(gt=0, description="how many neighbours a point is laid out by, at most")] = 30.0
-    layer: (
-        Annotated[str, Meta(description="which layer of the updates; that of the plan's first attack if absent")] | None
-    ) = None
+    layer: LayerName = None
 
     def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
         """A map of the first seed in each space, and how often the nearest neighbour is the same user, over seeds."""
-        varied = vary(plan, attacks=plan.attacks, games=plan.games)
-        stages.train(varied, out, progress, jobs)
-        every = runs(varied, out)
+        every = trained(plan, out, progress, jobs)
         progress.stage("Drawing maps", 2 * len(every))
         layer = layer_of(plan, self.layer)
         figures, rows, told = [], [], []
@@ -62,8 +59,12 @@ class Map:
                 points = of_data(plan, run, self.most, rng) if space == "data" else of_updates(plan, run, layer)
                 some.append(self._drawn(points, run, rng))
                 progress.tick(1)
-            found = measured(plan, [nearest(points, run) for points, run in zip(some, every, strict=True)], "top1")
-            rows.append(row(space, found))
+            found = measured(
+                plan,
+                [nearest(points, run) for points, run in zip(some, every, strict=True)],
+                metric_of(Identify, "top1"),
+            )
+            rows.append([space, *numbers(found)])
             told.append(f"{space}: {format_measured(found)}")
             figures.append(self._map(some[0], every[0], space))
         return Analysis(
@@ -118,13 +119,7 @@ def nearest(points: Points, run: Run) -> AttackResult:
         [-distances[:, points.known_who == user].min(axis=1) for user in range(len(points.users))], axis=1
     )
     who = points.private_who
-    return AttackResult(run.seed, claims.astype(np.float32), who, points.users, "identify", who, points.users)
-
-
-def row(space: str, found: Measured) -> list[str | float | None]:
-    """One row of the table."""
-    times = found.value / found.chance if found.chance > 0 else None
-    return [space, found.value, found.low, found.high, found.chance, times, found.users]
+    return AttackResult(run.seed, claims.astype(np.float32), who, points.users, Identify.name, who, points.users)
 
 
 def dots(name: str, places: Sequence[Sequence[float]]) -> Series:

@@ -11,10 +11,10 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from fedleak import registry
-from fedleak.analyses.analysis import Numbered, Point, closing, curve, format_measured, measured, otherwise, play, vary
+from fedleak.analyses.analysis import BaseAnalysis, Numbered, closing, measured, play, trained, vary
+from fedleak.analyses.curves import Point, curve, format_measured, line, numbers
 from fedleak.errors import DataError, PlanError, did_you_mean
-from fedleak.pipeline import stages
+from fedleak.metrics.metric import Metric
 from fedleak.pipeline.prepare import fitting_model
 from fedleak.pipeline.runs import digest, facts, runs
 from fedleak.pipeline.stages import Progress
@@ -24,7 +24,7 @@ from fedleak.population.prepare import prepare
 from fedleak.results.audit import Analysis
 from fedleak.results.detail import Figure, Series
 from fedleak.score.assemble import label
-from fedleak.score.score import Measured, metric_of
+from fedleak.score.score import Measured
 
 __all__ = ["Vary"]
 
@@ -36,13 +36,14 @@ class _Tried:
     """One value of the key: what was measured of every attack, and how good the model was."""
 
     value: Any
-    scores: dict[tuple[str, str, str], Measured]  # (game, metric, attack)
+    scores: dict[tuple[str, Metric, str], Measured]  # (game, metric, attack)
     utility: list[float]  # by seed
+    mean: float  # of the utility
     metric: str  # of the utility
 
 
 @dataclass(frozen=True, kw_only=True)
-class Vary:
+class Vary(BaseAnalysis):
     """Train the federation anew for every value of one key of the plan, and play all its attacks on each."""
 
     name: ClassVar[str] = "vary"
@@ -59,8 +60,8 @@ class Vary:
 
     def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
         """Train and attack what is missing, one value after the other; the plan's own value is its own federation."""
-        plans = self.check(plan)
-        stages.train(vary(plan, attacks=plan.attacks, games=plan.games), out, progress, jobs)
+        plans = [self._changed(plan, value) for value in self.values]
+        trained(plan, out, progress, jobs)
         tried = []
         for place, (value, changed) in enumerate(zip(self.values, plans, strict=True), 1):
             named = Numbered(progress, f"{place}/{len(plans)}, {self.key} = {value}: ")
@@ -74,15 +75,15 @@ class Vary:
             text=self._text(plan, tried),
             columns=columns,
             rows=[
-                [_shown(one.value), attack, _title(metric, game), *_numbers(found), float(np.mean(one.utility))]
+                [_shown(one.value), attack, metric.title, *numbers(found)[:4], found.users, one.mean]
                 for one in tried
                 for (game, metric, attack), found in one.scores.items()
             ],
             figures=self._figures(tried),
         )
 
-    def check(self, plan: Plan) -> list[Plan]:
-        """The plan with each of the values; what cannot be done is refused before anything is trained."""
+    def check(self, plan: Plan) -> None:
+        """Refuse a value, a key or a metric that cannot be had."""
         refuse_twice(list(self.values), f"analysis 'vary', {self.key}")
         known = [metric.name for game in plan.games for metric in game.metrics]
         for metric in self.metrics:
@@ -90,9 +91,11 @@ class Vary:
                 raise PlanError(
                     f"analysis 'vary': no game of this plan has a metric '{metric}'{did_you_mean(metric, known)}"
                 )
-        return [self._changed(plan, value) for value in self.values]
+        for value in self.values:
+            self._changed(plan, value, tried=True)
 
-    def _changed(self, plan: Plan, value: Any) -> Plan:
+    def _changed(self, plan: Plan, value: Any, *, tried: bool = False) -> Plan:
+        """The plan with one of the values; `tried` on its data and model."""
         where = f"analysis 'vary', {self.key} = {value!r}"
         table, _, key = self.key.partition(".")
         if table not in TABLES:
@@ -103,39 +106,38 @@ class Vary:
         if known[key] == value:
             return vary(plan, attacks=plan.attacks, games=plan.games)
         try:
-            changed = otherwise(plan, attacks=plan.attacks, games=plan.games, **{table: {key: value}})
-            fitting_model(changed, prepare(changed.dataset, changed.population, plan.seeds[0], inject=changed.inject))
+            changed = vary(plan, attacks=plan.attacks, games=plan.games, tables={table: {key: value}})
+            if tried:
+                users = prepare(changed.dataset, changed.population, plan.seeds[0], inject=changed.inject)
+                fitting_model(changed, users)
         except (PlanError, DataError) as error:
             raise type(error)(f"{where}: {error}") from error
         return changed
 
     def _try(self, plan: Plan, value: Any, folder: Path, progress: Progress, jobs: int | None) -> _Tried:
         """Measure every attack on the federation of one value, as the first adversary who can play it."""
-        scores: dict[tuple[str, str, str], Measured] = {}
+        scores: dict[tuple[str, Metric, str], Measured] = {}
         for (attack, game, _), claims in zip(plan.plays, play(plan, folder, progress, jobs), strict=True):
-            distances = [metric.name for metric in game.metrics if metric.lower_leaks]
+            distances = [metric for metric in game.metrics if metric.lower_leaks]
+            first = [metric.name for metric in (game.metrics[0], *distances[:1])]
             for metric in game.metrics:
-                first = (game.metrics[0].name, *distances[:1])
+                place = (label(game, plan.games), metric, label(attack, plan.attacks))
                 wanted = metric.name in (self.metrics or first)
-                place = (label(game, plan.games), metric.name, label(attack, plan.attacks))
                 if wanted and place not in scores and metric.applies(claims):
-                    scores[place] = measured(plan, claims, metric.name)
-        trained = [found for run in runs(plan, folder) if (found := facts(run)) is not None]
-        return _Tried(
-            value=value,
-            scores=scores,
-            utility=[found.utility for found in trained],
-            metric=trained[0].utility_metric,
-        )
+                    scores[place] = measured(plan, claims, metric)
+        every = [found for run in runs(plan, folder) if (found := facts(run)) is not None]
+        utility = [found.utility for found in every]
+        mean = float(np.mean(utility))
+        return _Tried(value=value, scores=scores, utility=utility, mean=mean, metric=every[0].utility_metric)
 
     def _text(self, plan: Plan, tried: Sequence[_Tried]) -> str:
         first, last = tried[0], tried[-1]
         ends = [
-            f"{attack}, {_title(metric, game)}: {format_measured(first.scores[place])} at {_shown(first.value)}"
+            f"{attack}, {metric.title}: {format_measured(first.scores[place])} at {_shown(first.value)}"
             + (f", {format_measured(last.scores[place])} at {_shown(last.value)}" if place in last.scores else "")
             for place in first.scores
-            for game, metric, attack in [place]
-            if not metric.startswith("distance")  # they go the same way, and are in the table
+            for _, metric, attack in [place]
+            if not metric.lower_leaks  # they go the same way, and are in the table
         ]
         values = ", ".join(_shown(one.value) for one in tried)
         return (
@@ -166,7 +168,7 @@ class Vary:
                 ]
                 lines.append(curve(attack, points)[0])
             # One level for all attacks, the one that is hardest to beat; the table has that of each.
-            word, hardest = ("lowest", min) if metric.startswith("distance") else ("highest", max)
+            word, hardest = ("lowest", min) if metric.lower_leaks else ("highest", max)
             levels = [
                 (at, hardest(m.chance for m in found.values())) for at, found in zip(x, here, strict=True) if found
             ]
@@ -178,33 +180,12 @@ class Vary:
                     reference=True,
                 )
             )
-            name = _title(metric, game)
+            name = metric.title
             title = f"{name[:1].upper()}{name[1:]} over {self.key}"
             figures.append(Figure(title=title, y_label=name, series=lines, **axis))
-        utility = Series(
-            name=tried[0].metric,
-            x=x,
-            y=[float(np.mean(one.utility)) for one in tried],
-            low=[min(one.utility) for one in tried],
-            high=[max(one.utility) for one in tried],
-        )
-        figures.append(
-            Figure(
-                title=f"Utility over {self.key}: the mean over seeds, and their range",
-                y_label=utility.name,
-                series=[utility],
-                **axis,
-            )
-        )
-        return figures
-
-
-def _title(metric: str, game: str) -> str:
-    return metric_of(registry.load("game", game.partition(" ")[0]), metric).title
-
-
-def _numbers(found: Measured) -> list[str | float | None]:
-    return [found.value, found.low, found.high, found.chance, found.users]
+        spread = [(at, one.mean, min(one.utility), max(one.utility)) for at, one in zip(x, tried, strict=True)]
+        title, utility = f"Utility over {self.key}: the mean over seeds, and their range", tried[0].metric
+        return [*figures, Figure(title=title, y_label=utility, series=[line(utility, spread)], **axis)]
 
 
 def _shown(value: Any) -> str:

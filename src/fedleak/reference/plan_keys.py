@@ -1,4 +1,4 @@
-"""Generate the reference of plan keys from the code: `python -m fedleak.plan.reference` prints the page."""
+"""The keys of a plan, from the dataclasses that a plan is read into: docs/reference/plan.md as a whole."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from msgspec import Meta
 from fedleak import registry
 from fedleak.plan.plan import AuditPlan, FederationPlan, InjectPlan, IsolatePlan, JoinPlan, PopulationPlan, RecordPlan
 
-__all__ = ["reference"]
+__all__ = ["plan_keys"]
 
 _HEAD = """# Plan keys
 
 A plan is a TOML file. `fedleak check PLAN` says whether it is valid; `fedleak check PLAN --resolved` prints it with
-every default filled in. Unknown keys are errors. This page is generated from the code
-(`python -m fedleak.plan.reference > docs/reference/plan.md`).
+every default filled in. Unknown keys are errors. This page is generated from the code (`make reference`).
 
 ## Top level
 
@@ -68,7 +67,7 @@ _KINDS: tuple[tuple[str, registry.Kind, str], ...] = (
 )
 
 
-def reference() -> str:
+def plan_keys() -> str:
     """The whole page."""
     parts = [_HEAD]
     for name, cls in _TABLES:
@@ -150,7 +149,3 @@ def described(kind: Any) -> str:
     if origin is tuple:
         return "list of " + described(get_args(kind)[0])
     return {"str": "text", "float": "number"}.get(getattr(kind, "__name__", ""), getattr(kind, "__name__", str(kind)))
-
-
-if __name__ == "__main__":
-    print(reference(), end="")
