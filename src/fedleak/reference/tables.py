@@ -12,16 +12,11 @@ from fedleak.views.matrix import matrix
 __all__ = ["adversaries", "attacks", "attack_matrix", "defences", "table"]
 
 _ACTS_ON: Mapping[str, str] = {
-    "on_background": "the client's data, before training",
     "on_data": "the client's data, before training",
-    "on_model": "the model",
     "on_participation": "who takes part",
     "on_loss": "local steps",
-    "on_examples": "local steps",
-    "on_sum": "local steps",
     "on_step": "local steps",
     "on_update": "the update, on the client",
-    "on_channel": "the channel",
     "on_aggregation": "the channel",
     "on_aggregate": "the mean, on the server",
 }
@@ -83,7 +78,7 @@ def defences(now: str) -> str:
     for name in registry.names("defence"):
         cls = registry.load("defence", name)
         hooks = [hook for hook in _ACTS_ON if getattr(cls, hook) is not getattr(Defence, hook)]
-        hooks += ["on_channel"] if cls.hides and not hooks else []
+        hooks += ["on_aggregation"] if cls.hides and not hooks else []
         acts = dict.fromkeys(_ACTS_ON[hook] for hook in hooks)
         written = [column.get(f"`{name}`", "?") for column in (against, limits)]
         rows.append((list(_ACTS_ON).index(hooks[0]), [f"`{name}`", "; ".join(acts), *written]))
