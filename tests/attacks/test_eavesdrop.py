@@ -16,7 +16,7 @@ from fedleak.attacks.records.eavesdrop import Eavesdrop, rank_sum, spearman
 from fedleak.attacks.records.scoring import Scores
 from fedleak.attacks.records.strong import EavesdropStrong
 from fedleak.errors import PlanError
-from fedleak.plan.read import playable
+from fedleak.plan.checks import playable
 from fedleak.population.secret_formats import parse
 from fedleak.testing.contract import measured, play
 from fedleak.testing.secrets import RECORDS, write_secrets

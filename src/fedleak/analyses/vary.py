@@ -17,8 +17,8 @@ from fedleak.pipeline import stages
 from fedleak.pipeline.prepare import fitting_model
 from fedleak.pipeline.runs import digest, facts, runs
 from fedleak.pipeline.stages import Progress
+from fedleak.plan.checks import refuse_twice
 from fedleak.plan.plan import Plan
-from fedleak.plan.read import refuse_twice
 from fedleak.population.prepare import prepare
 from fedleak.report.metrics import metric_name
 from fedleak.score.assemble import label
