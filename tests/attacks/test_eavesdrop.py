@@ -17,7 +17,7 @@ from fedleak.attacks.records.scoring import Scores
 from fedleak.attacks.records.strong import EavesdropStrong
 from fedleak.errors import PlanError
 from fedleak.games.traces.secrets import RECORDS, write_secrets
-from fedleak.plan.read import playable
+from fedleak.plan.checks import playable
 from fedleak.population.secret_formats import parse
 from fedleak.views.adversaries import EAVESDROPPER, GLOBAL_MODEL_CLIENT
 from scored import measure, play

@@ -15,8 +15,9 @@ from fedleak.core import Params, Task
 from fedleak.errors import DataError, PlanError
 from fedleak.federation.engines.embedded import one_thread, tensors
 from fedleak.federation.model import Architecture, Signature, Stochastic, Tensors
-from fedleak.federation.models.char_lm import CharLm, drop
+from fedleak.federation.models.char_lm import CharLm
 from fedleak.federation.models.incremental import Incremental
+from fedleak.federation.models.parts import drop
 from fedleak.federation.models.transformer import Transformer, _Turn
 
 LENGTH, OUTPUTS = 17, 12

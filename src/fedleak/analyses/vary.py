@@ -18,8 +18,8 @@ from fedleak.metrics.metric import Metric
 from fedleak.pipeline.prepare import fitting_model
 from fedleak.pipeline.runs import digest, facts, runs
 from fedleak.pipeline.stages import Progress
+from fedleak.plan.checks import refuse_twice
 from fedleak.plan.plan import Plan
-from fedleak.plan.read import refuse_twice
 from fedleak.population.prepare import prepare
 from fedleak.results.audit import Analysis
 from fedleak.results.detail import Figure, Series

@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from fedleak.defences.activation_hooks import touched
 from fedleak.federation.hooks import Defence, Loss
-from fedleak.federation.models.char_lm import drop
+from fedleak.federation.models.parts import drop
 
 __all__ = ["LstmDropout"]
 

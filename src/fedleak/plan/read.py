@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from fedleak import registry
-from fedleak.core import flag_names
 from fedleak.errors import PlanError, did_you_mean
 from fedleak.plan.alternatives import parts, written_out
 from fedleak.plan.capabilities import granted
+from fedleak.plan.checks import fitting, paired, refuse_twice
 from fedleak.plan.configure import configure, convert, to_dict
 from fedleak.plan.plan import AuditPlan, Control, FederationPlan, Plan, PopulationPlan, RecordPlan
 from fedleak.plan.together import check_together
@@ -22,8 +22,9 @@ from fedleak.plan.together import check_together
 if TYPE_CHECKING:
     from fedleak.attacks.attack import Attack
     from fedleak.federation.hooks import Defence
+    from fedleak.federation.model import Architecture
     from fedleak.games.game import Game
-    from fedleak.views.adversaries import Adversary
+    from fedleak.population.population import Dataset
 
 __all__ = ["read", "parse"]
 
@@ -67,8 +68,56 @@ def read(path: Path, *, full: bool = False) -> Plan:
 
 def parse(text: str, source: str = "plan", change: Mapping[str, Any] | None = None) -> Plan:
     """Check the text of a plan; `source` is named in errors, and `change` replaces keys of it."""
-    # A change to None takes a key away; TOML itself has no such value.
-    raw = {key: value for key, value in merged(toml(text, source), change or {}).items() if value is not None}
+    top = checked(merged(toml(text, source), change or {}), source)
+    population = configure(PopulationPlan, top.get("population", {}), f"{source} [population]")
+    audit = configure(AuditPlan, top.get("audit", {}), f"{source} [audit]")
+    dataset: Dataset = component("dataset", top["dataset"], f"{source} [dataset]")
+    model: Architecture = component("model", model_table(top["model"]), f"{source} [model]")
+    attacks: tuple[Attack, ...] = components("attack", top, source)
+    if not attacks:
+        raise PlanError(f"{source}: no [[attack]] given")
+    games = chosen_games(top.get("game", []), attacks, source)
+    defences, deployed = chosen_defences(top.get("defence", []), model, source)
+    adversaries = tuple(named("adversary", name, f"{source} [audit] adversaries") for name in audit.adversaries)
+    paired(attacks, adversaries, source)
+    capabilities = granted(top, attacks, adversaries, games, source)
+    if audit.controls == "auto":
+        needed = list(dict.fromkeys(game.controls[0] for game in games))
+        audit = replace(audit, controls=convert(needed, tuple[Control, ...], f"{source} [audit] controls"))
+    fitting(games, population, audit, source)
+    plan = Plan(
+        title=top.get("title", source),
+        story=top.get("story", ""),
+        seeds=top.get("seeds", (0,)),
+        dataset=dataset,
+        population=population,
+        model=model,
+        federation=configure(FederationPlan, top.get("federation", {}), f"{source} [federation]"),
+        **capabilities,
+        record=configure(RecordPlan, top.get("record", {}), f"{source} [record]"),
+        audit=audit,
+        attacks=attacks,
+        games=games,
+        adversaries=adversaries,
+        analyses=components("analysis", top, source),
+        defences=defences,
+        deployed=deployed,
+        limits=limits(top.get("limits", {}), games, f"{source} [limits]"),
+        text=text,
+        source=source,
+        change=change or {},
+    )
+    found = resolved(plan)
+    refuse_twice([analysis["name"] for analysis in found["analysis"]], f"{source} [[analysis]]")
+    for key in ("attack", "game", "defence"):
+        refuse_twice(found[key], f"{source} [[{key}]]")
+    refuse_twice(plan.seeds, f"{source}: seeds")
+    return replace(plan, resolved=found)
+
+
+def checked(raw: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """The keys of a plan, none unknown and none missing; a change to None takes one away, TOML has no such value."""
+    raw = {key: value for key, value in raw.items() if value is not None}
     for key in raw:
         if key not in _TOP:
             raise PlanError(f"{source}: unknown key '{key}'{did_you_mean(key, _TOP)}")
@@ -76,94 +125,36 @@ def parse(text: str, source: str = "plan", change: Mapping[str, Any] | None = No
     for key in ("dataset", "model", "attack"):
         if key not in top:
             raise PlanError(f"{source}: missing table [{key}]" if key != "attack" else f"{source}: no [[attack]] given")
+    return top
 
-    model_table = dict(top["model"])
-    if ":" in str(model_table.get("name", "")):  # module:callable, the user's own
-        model_table = {**model_table, "name": "own", "target": model_table["name"]}
-    settings = {
-        name: configure(cls, top.get(name, {}), f"{source} [{name}]")
-        for name, cls in (
-            ("population", PopulationPlan),
-            ("federation", FederationPlan),
-            ("record", RecordPlan),
-            ("audit", AuditPlan),
-        )
+
+def model_table(table: Mapping[str, Any]) -> Mapping[str, Any]:
+    """[model], where `module:callable` names a model of the user's own."""
+    name = table.get("name", "")
+    return {**table, "name": "own", "target": name} if ":" in str(name) else table
+
+
+def resolved(plan: Plan) -> dict[str, Any]:
+    """A plan as plain data, with every default."""
+    powers = {"inject": plan.inject, "isolate": plan.isolate, "join": plan.join}
+    return {
+        "title": plan.title,
+        "story": plan.story,
+        "seeds": list(plan.seeds),
+        "dataset": to_dict(plan.dataset),
+        "population": to_dict(plan.population),
+        "model": to_dict(plan.model),
+        "federation": to_dict(plan.federation),
+        **{name: to_dict(table) for name, table in powers.items() if table is not None},
+        "record": to_dict(plan.record),
+        "audit": to_dict(plan.audit),
+        "attack": [to_dict(attack) for attack in plan.attacks],
+        "game": [to_dict(game) for game in plan.games],
+        "analysis": [to_dict(analysis) for analysis in plan.analyses],
+        "defence": [[to_dict(defence) for defence in alternative] for alternative in plan.defences],
+        "deployed": plan.deployed,
+        "limits": dict(plan.limits),
     }
-    audit = settings["audit"]
-    assert isinstance(audit, AuditPlan)
-    dataset = component("dataset", top["dataset"], f"{source} [dataset]")
-    model = component("model", model_table, f"{source} [model]")
-    attacks = tuple(component("attack", t, f"{source} [[attack]] {i}") for i, t in enumerate(top["attack"], 1))
-    if not attacks:
-        raise PlanError(f"{source}: no [[attack]] given")
-    games = chosen_games(top.get("game", []), attacks, source)
-    alternatives = written_out(top.get("defence", []), source)
-    defences = tuple(alternative(table, where) for where, table in alternatives)
-    for (where, _), chosen in zip(alternatives, defences, strict=True):
-        check_together(chosen, where, model)
-    adversaries = tuple(named("adversary", name, f"{source} [audit] adversaries") for name in audit.adversaries)
-    paired(attacks, adversaries, source)
-    capabilities = granted(top, attacks, adversaries, games, source)
-    population = settings["population"]
-    assert isinstance(population, PopulationPlan)
-    if audit.controls == "auto":
-        needed = list(dict.fromkeys(game.controls[0] for game in games))
-        audit = replace(audit, controls=convert(needed, tuple[Control, ...], f"{source} [audit] controls"))
-        settings["audit"] = audit
-    fitting(games, population, audit, source)
-    deployed = [
-        i
-        for i, (where, table) in enumerate(alternatives)
-        if convert(table.get("deployed", False), bool, f"{where} deployed")
-    ]
-    if len(deployed) > 1:
-        raise PlanError(f"{source} [[defence]]: only one can be deployed; combine several with also = [...]")
-    analyses = tuple(
-        component("analysis", t, f"{source} [[analysis]] {i}") for i, t in enumerate(top.get("analysis", []), 1)
-    )
-    refuse_twice([to_dict(a)["name"] for a in analyses], f"{source} [[analysis]]")
-    refuse_twice([to_dict(a) for a in attacks], f"{source} [[attack]]")
-    refuse_twice([to_dict(g) for g in games], f"{source} [[game]]")
-    refuse_twice([[to_dict(d) for d in a] for a in defences], f"{source} [[defence]]")
-    refuse_twice(list(top.get("seeds", ())), f"{source}: seeds")
-    resolved = {
-        "title": top.get("title", source),
-        "story": top.get("story", ""),
-        "seeds": list(top.get("seeds", (0,))),
-        "dataset": to_dict(dataset),
-        "population": to_dict(settings["population"]),
-        "model": to_dict(model),
-        "federation": to_dict(settings["federation"]),
-        **{name: to_dict(table) for name, table in capabilities.items() if table is not None},
-        "record": to_dict(settings["record"]),
-        "audit": to_dict(audit),
-        "attack": [to_dict(a) for a in attacks],
-        "game": [to_dict(g) for g in games],
-        "analysis": [to_dict(a) for a in analyses],
-        "defence": [[to_dict(d) for d in a] for a in defences],
-        "deployed": deployed[0] if deployed else None,
-        "limits": limits(top.get("limits", {}), games, f"{source} [limits]"),
-    }
-    return Plan(
-        title=resolved["title"],
-        story=resolved["story"],
-        seeds=tuple(resolved["seeds"]),
-        dataset=dataset,
-        model=model,
-        attacks=attacks,
-        games=games,
-        analyses=analyses,
-        adversaries=adversaries,
-        defences=defences,
-        deployed=resolved["deployed"],
-        limits=resolved["limits"],
-        text=text,
-        source=source,
-        change=change or {},
-        resolved=resolved,
-        **capabilities,
-        **settings,  # type: ignore[arg-type]
-    )
 
 
 def toml(text: str, source: str) -> dict[str, Any]:
@@ -221,59 +212,33 @@ def component(kind: registry.Kind, table: Any, where: str) -> Any:
     return configure(cls, {key: value for key, value in table.items() if key != "name"}, where)
 
 
-def alternative(table: Any, where: str) -> tuple[Defence, ...]:
-    """One [[defence]]: a defence, and with `also = [{name = ...}]` others at the same time."""
-    own, also = parts(table, where)
-    first = component("defence", own, where)
-    return (first, *(component("defence", t, f"{where} also {i}") for i, t in enumerate(also, 1)))
+def components(kind: registry.Kind, top: Mapping[str, Any], source: str) -> tuple[Any, ...]:
+    """One for each table of a list, for instance [[attack]]."""
+    return tuple(component(kind, table, f"{source} [[{kind}]] {i}") for i, table in enumerate(top.get(kind, []), 1))
 
 
-def playable(attack: Attack, adversary: Adversary, source: str) -> None:
-    """Refuse an attack that its adversary cannot play, and say who could."""
-    lacking = adversary.missing(attack)
-    if not lacking:
-        return
-    able = [name for name in registry.names("adversary") if not registry.load("adversary", name).missing(attack)]
-    needed = " and ".join(
-        [
-            flag_names(attack.needs),
-            *([f"the capability to {flag_names(attack.capabilities)}"] if attack.capabilities else []),
-        ]
-    )
-    raise PlanError(
-        f"{source} [audit]: attack '{attack.name}' needs {needed}; adversary '{adversary.name}' lacks "
-        f"{lacking}. Choose one that has it: {', '.join(able) or 'none'} (fedleak list --matrix)"
-    )
+def chosen_defences(
+    tables: Sequence[Any], model: Architecture, source: str
+) -> tuple[tuple[tuple[Defence, ...], ...], int | None]:
+    """The alternatives of [[defence]], each one or more that act at the same time, and which of them is deployed."""
+    alternatives = written_out(tables, source)
+    chosen = []
+    for where, table in alternatives:
+        own, also = parts(table, where)
+        others = [component("defence", t, f"{where} also {i}") for i, t in enumerate(also, 1)]
+        chosen.append((component("defence", own, where), *others))
+        check_together(chosen[-1], where, model)
+    deployed = [
+        i
+        for i, (where, table) in enumerate(alternatives)
+        if convert(table.get("deployed", False), bool, f"{where} deployed")
+    ]
+    if len(deployed) > 1:
+        raise PlanError(f"{source} [[defence]]: only one can be deployed; combine several with also = [...]")
+    return tuple(chosen), deployed[0] if deployed else None
 
 
-def paired(attacks: Sequence[Attack], adversaries: Sequence[Adversary], source: str) -> None:
-    """Refuse an attack that no adversary of the plan can play, and an adversary who can play none of its attacks."""
-    for attack in attacks:
-        if all(adversary.missing(attack) for adversary in adversaries):
-            playable(attack, adversaries[0], source)
-    for adversary in adversaries:
-        if all(adversary.missing(attack) for attack in attacks):
-            playable(attacks[0], adversary, source)
-
-
-def fitting(games: Sequence[Game], population: PopulationPlan, audit: AuditPlan, source: str) -> None:
-    """Refuse a game that lacks the prior it needs or would be given away by it, and controls that it does not have."""
-    for game in games:
-        if game.needs_prior and population.prior == "none":
-            raise PlanError(
-                f"{source} [population]: game '{game.name}' needs prior data of users, and prior = 'none' gives none"
-            )
-        if not game.needs_prior and population.prior != "none":
-            raise PlanError(
-                f"{source} [population]: prior = '{population.prior}' would hand data of users to the adversary "
-                f"before game '{game.name}' asks for it; set prior = 'none'"
-            )
-        for control in audit.controls:
-            if control not in ("iid", "fresh-data", *game.controls):
-                raise PlanError(f"{source} [audit] controls: game '{game.name}' has no control '{control}'")
-
-
-def limits(table: Mapping[str, Any], games: Sequence[Any], where: str) -> dict[str, dict[str, float]]:
+def limits(table: Mapping[str, Any], games: Sequence[Game], where: str) -> dict[str, dict[str, float]]:
     """Limits by game and metric: shares between 0 and 1 that no interval's lower end may exceed."""
     share = Annotated[float, msgspec.Meta(ge=0, le=1)]
     known = {game.name: [m.name for m in game.metrics if not m.lower_leaks] for game in games}
@@ -291,10 +256,3 @@ def limits(table: Mapping[str, Any], games: Sequence[Any], where: str) -> dict[s
                 raise PlanError(f"{where} {name}: unknown metric '{metric}'{did_you_mean(metric, known[name])}")
         found[name] = {metric: convert(value, share, f"{where} {name}.{metric}") for metric, value in given.items()}
     return found
-
-
-def refuse_twice(items: Sequence[object], where: str) -> None:
-    """Refuse a repeated entry: its results would be written over each other."""
-    for i, item in enumerate(items):
-        if item in items[:i]:
-            raise PlanError(f"{where}: entry {i + 1} repeats entry {items.index(item) + 1}")

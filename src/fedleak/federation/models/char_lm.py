@@ -6,19 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-import numpy as np
 import torch
-import torch.nn.functional as F
 from msgspec import Meta
 
-from fedleak.core import Layer, Layout, Params, Task
-from fedleak.errors import DataError
-from fedleak.federation.model import ActivationHooks, Input, Model, Signature, Tensors
+from fedleak.core import Task
+from fedleak.federation.model import Input, Model, Signature, Tensors
 from fedleak.federation.models.incremental import Reader, State
-from fedleak.federation.models.lstm import lstm, lstm_layer
-from fedleak.federation.models.parts import check_task, draw, linear, linear_layer, together, touch
+from fedleak.federation.models.parts import check_task, linear
+from fedleak.federation.models.recurrent import Recurrent
 
-__all__ = ["CharLm", "lookup", "drop"]
+__all__ = ["CharLm"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,66 +37,13 @@ class CharLm:
     def build(self, signature: Signature) -> Model:
         """Layers `embedding`, `lstm1`, ... and `out`; output t predicts the character after input t."""
         check_task(self, signature)
-        return _CharLm(signature.outputs, self)
+        names = [f"lstm{n + 1}" for n in range(self.layers)]
+        return _CharLm(signature.outputs, self.embedding, self.hidden, signature.outputs, names, dropout=self.dropout)
 
 
-class _CharLm:
-    places = ("embedding", "lstm")
-
-    def __init__(self, outputs: int, settings: CharLm) -> None:
-        self.names = [f"lstm{n + 1}" for n in range(settings.layers)]
-        self.hidden, self.dropout = settings.hidden, settings.dropout
-        sizes = [settings.embedding] + [settings.hidden] * (settings.layers - 1)
-        self.layout: Layout = (
-            Layer("embedding", (("weight", (outputs, settings.embedding)),)),
-            *(lstm_layer(name, size, settings.hidden) for name, size in zip(self.names, sizes, strict=True)),
-            linear_layer("out", settings.hidden, outputs),
-        )
-        self.group = together(self.layout, 1_500_000)
-
-    def init(self, rng: np.random.Generator) -> Params:
-        return draw(self.layout, [0, *[self.hidden] * len(self.names), self.hidden], rng)
-
-    def forward(self, weights: Tensors, x: torch.Tensor) -> torch.Tensor:
-        return self.train_forward(weights, x, ())
-
-    def train_forward(
-        self,
-        weights: Tensors,
-        x: torch.Tensor,
-        rngs: Sequence[np.random.Generator],
-        touches: ActivationHooks | None = None,
-    ) -> torch.Tensor:
-        clients, batch, length = x.shape
-        h = touch(touches, "embedding", lookup(weights["embedding.weight"], x.transpose(1, 2)))
-        for name in self.names:
-            h = touch(touches, "lstm", drop(lstm(weights, name, h), self.dropout, rngs))
-        out = linear(weights, "out", h.transpose(1, 2).reshape(clients, batch * length, self.hidden))
-        return out.view(clients, batch, length, -1)
-
+class _CharLm(Recurrent):
     def reader(self, weights: Tensors) -> Reader:
         return _Reader(weights, self.names)
-
-
-def lookup(table: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-    """Look tokens (clients, ...) up in each client's own table (clients, vocabulary, size), in one operation."""
-    if int(tokens.max()) >= table.shape[1]:
-        # Unchecked, it would be read from the next client's table.
-        raise DataError(f"token {int(tokens.max())} is outside the model's vocabulary of {table.shape[1]} tokens")
-    offset = torch.arange(len(tokens)).view(-1, *[1] * (tokens.dim() - 1)) * table.shape[1]
-    return F.embedding(tokens + offset, table.flatten(0, 1))
-
-
-def drop(values: torch.Tensor, share: float, rngs: Sequence[np.random.Generator]) -> torch.Tensor:
-    """Leave out a share of the values (clients, ...) and scale up the rest (Srivastava et al., 2014).
-
-    Each client draws its mask from a generator of its own. Without generators, when a model is used and not trained,
-    nothing is left out.
-    """
-    if not rngs or not share:
-        return values
-    kept = np.stack([rng.random(values.shape[1:], dtype=np.float32) >= share for rng in rngs])
-    return values * (torch.from_numpy(kept).to(values.dtype) / (1 - share))
 
 
 @dataclass(frozen=True, slots=True)

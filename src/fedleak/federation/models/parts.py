@@ -7,12 +7,13 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 
 from fedleak.core import FloatArray, Layer, Layout, Params
-from fedleak.errors import PlanError
+from fedleak.errors import DataError, PlanError
 from fedleak.federation.model import ActivationHooks, Architecture, Signature, Tensors
 
-__all__ = ["linear_layer", "linear", "uniform", "draw", "together", "touch", "check_task"]
+__all__ = ["linear_layer", "linear", "uniform", "draw", "together", "touch", "lookup", "drop", "check_task"]
 
 
 def linear_layer(name: str, inputs: int, outputs: int) -> Layer:
@@ -57,6 +58,27 @@ def touch(touches: ActivationHooks | None, place: str, values: torch.Tensor) -> 
     if not touches or place not in touches:
         return values
     return touches[place](values.transpose(1, 2)).transpose(1, 2)
+
+
+def lookup(table: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+    """Look tokens (clients, ...) up in each client's own table (clients, vocabulary, size), in one operation."""
+    if int(tokens.max()) >= table.shape[1]:
+        # Unchecked, it would be read from the next client's table.
+        raise DataError(f"token {int(tokens.max())} is outside the model's vocabulary of {table.shape[1]} tokens")
+    offset = torch.arange(len(tokens)).view(-1, *[1] * (tokens.dim() - 1)) * table.shape[1]
+    return F.embedding(tokens + offset, table.flatten(0, 1))
+
+
+def drop(values: torch.Tensor, share: float, rngs: Sequence[np.random.Generator]) -> torch.Tensor:
+    """Leave out a share of the values (clients, ...) and scale up the rest (Srivastava et al., 2014).
+
+    Each client draws its mask from a generator of its own. Without generators, when a model is used and not trained,
+    nothing is left out.
+    """
+    if not rngs or not share:
+        return values
+    kept = np.stack([rng.random(values.shape[1:], dtype=np.float32) >= share for rng in rngs])
+    return values * (torch.from_numpy(kept).to(values.dtype) / (1 - share))
 
 
 def check_task(architecture: Architecture, signature: Signature) -> None:

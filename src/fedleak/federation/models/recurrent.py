@@ -11,16 +11,15 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from msgspec import Meta
 
 from fedleak.core import Layer, Layout, Params, Task
-from fedleak.errors import DataError, PlanError
+from fedleak.errors import PlanError
 from fedleak.federation.model import ActivationHooks, Input, Model, Signature, Tensors
 from fedleak.federation.models.lstm import lstm, lstm_layer
-from fedleak.federation.models.parts import check_task, draw, linear, linear_layer, together, touch
+from fedleak.federation.models.parts import check_task, draw, drop, linear, linear_layer, lookup, together, touch
 
-__all__ = ["WordLm", "Rating"]
+__all__ = ["WordLm", "Rating", "Recurrent"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +37,7 @@ class WordLm:
     def build(self, signature: Signature) -> Model:
         """Layers `embedding`, `lstm` and `out`; output t predicts the token after input t."""
         check_task(self, signature)
-        return _Recurrent(signature.outputs, self.embedding, self.hidden, signature.outputs, last_only=False)
+        return Recurrent(signature.outputs, self.embedding, self.hidden, signature.outputs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,26 +58,40 @@ class Rating:
         check_task(self, signature)
         if len(signature.input_shape) != 1:
             raise PlanError(f"model 'rating' needs tokens; the data has shape {signature.input_shape}")
-        return _Recurrent(self.vocabulary, self.embedding, self.hidden, 1, last_only=True)
+        return Recurrent(self.vocabulary, self.embedding, self.hidden, 1, last_only=True)
 
 
-class _Recurrent:
+class Recurrent:
+    """An embedding, LSTM layers one above the other, and an output layer after every token or after the last one."""
+
     places = ("embedding", "lstm")
 
-    def __init__(self, tokens: int, embedding: int, hidden: int, outputs: int, *, last_only: bool) -> None:
+    def __init__(
+        self,
+        tokens: int,
+        embedding: int,
+        hidden: int,
+        outputs: int,
+        names: Sequence[str] = ("lstm",),
+        *,
+        dropout: float = 0.0,
+        last_only: bool = False,
+    ) -> None:
+        self.names, self.hidden, self.dropout, self.last_only = names, hidden, dropout, last_only
+        sizes = [embedding] + [hidden] * (len(names) - 1)
         self.layout: Layout = (
             Layer("embedding", (("weight", (tokens, embedding)),)),
-            lstm_layer("lstm", embedding, hidden),
+            *(lstm_layer(name, size, hidden) for name, size in zip(names, sizes, strict=True)),
             linear_layer("out", hidden, outputs),
         )
         self.group = together(self.layout, 1_500_000)
-        self.hidden = hidden
-        self.last_only = last_only
 
     def init(self, rng: np.random.Generator) -> Params:
-        return draw(self.layout, [0, self.hidden, self.hidden], rng)
+        """Embeddings from a unit normal, the rest by fan-in."""
+        return draw(self.layout, [0, *[self.hidden] * len(self.names), self.hidden], rng)
 
     def forward(self, weights: Tensors, x: torch.Tensor) -> torch.Tensor:
+        """As trained, without dropout."""
         return self.train_forward(weights, x, ())
 
     def train_forward(
@@ -88,15 +101,11 @@ class _Recurrent:
         rngs: Sequence[np.random.Generator],
         touches: ActivationHooks | None = None,
     ) -> torch.Tensor:
+        """Inside, time comes before the batch: (clients, length, batch, size)."""
         clients, batch, length = x.shape
-        table = weights["embedding.weight"]
-        if int(x.max()) >= table.shape[1]:
-            # Unchecked, it would be read from the next client's table.
-            raise DataError(f"token {int(x.max())} is outside the model's vocabulary of {table.shape[1]} tokens")
-        # One lookup for all clients: client c's word w is row c * vocabulary + w of their stacked tables.
-        offset = torch.arange(clients).view(-1, 1, 1) * table.shape[1]
-        vectors = F.embedding(x.transpose(1, 2) + offset, table.flatten(0, 1))
-        h = touch(touches, "lstm", lstm(weights, "lstm", touch(touches, "embedding", vectors)))
+        h = touch(touches, "embedding", lookup(weights["embedding.weight"], x.transpose(1, 2)))
+        for name in self.names:
+            h = touch(touches, "lstm", drop(lstm(weights, name, h), self.dropout, rngs))
         if self.last_only:
             last = (x != 0).mul(torch.arange(length)).amax(2)
             h = h.gather(1, last.view(clients, 1, batch, 1).expand(-1, -1, -1, self.hidden)).squeeze(1)

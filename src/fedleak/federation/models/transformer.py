@@ -15,9 +15,8 @@ from msgspec import Meta
 from fedleak.core import FloatArray, Layer, Layout, Params, Task
 from fedleak.errors import PlanError
 from fedleak.federation.model import ActivationHooks, Input, Model, Signature, Tensors
-from fedleak.federation.models.char_lm import drop, lookup
 from fedleak.federation.models.incremental import Reader, State
-from fedleak.federation.models.parts import check_task, linear_layer, together, uniform
+from fedleak.federation.models.parts import check_task, drop, linear_layer, lookup, together, uniform
 
 __all__ = ["Transformer"]
 

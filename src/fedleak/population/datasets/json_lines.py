@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import gzip
-import lzma
-import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from fedleak.errors import DataError
+from fedleak.population.datasets.compressed import UNREADABLE, open_bytes
 
 __all__ = ["lines", "days"]
 
-_OPENERS: Mapping[str, Callable[[Path], Any]] = {".gz": gzip.open, ".xz": lzma.open}
 _Line = TypeVar("_Line")
-
-
-def _open(file: Path) -> Any:
-    opener = _OPENERS.get(file.suffix.lower())
-    return file.open("rb") if opener is None else opener(file)
 
 
 def lines(file: Path, kind: type[_Line]) -> Iterator[_Line]:
@@ -30,12 +22,12 @@ def lines(file: Path, kind: type[_Line]) -> Iterator[_Line]:
     decoder = msgspec.json.Decoder(kind)
     number = 0
     try:
-        with _open(file) as raw:
+        with open_bytes(file) as raw:
             for line in raw:
                 number += 1
                 if line.strip():
                     yield decoder.decode(line)
-    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+    except UNREADABLE as error:
         raise DataError(f"{file}: damaged after line {number} ({error}); download it again") from error
     # Too deep a nesting is refused by the decoder with a RecursionError.
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import json
-import lzma
 import math
-import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
 from fedleak.errors import DataError, did_you_mean
+from fedleak.population.datasets.compressed import SUFFIXES, UNREADABLE, open_bytes
 
 __all__ = ["Row", "read"]
 
@@ -91,23 +89,19 @@ def _stamp(value: str) -> float:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-_OPENERS: Mapping[str, Callable[[Path], Any]] = {".gz": gzip.open, ".xz": lzma.open}
-
-
 def read(file: Path) -> Iterator[Row]:
     """Read a file by its name: .csv, .jsonl or .ndjson, as it is or compressed (.gz, .xz)."""
-    opener = _OPENERS.get(file.suffix.lower())
-    inner = file.with_suffix("") if opener else file
+    inner = file.with_suffix("") if file.suffix.lower() in SUFFIXES else file
     kinds = {".csv": _csv, ".jsonl": _json_lines, ".ndjson": _json_lines}
     parse = kinds.get(inner.suffix.lower())
     if parse is None:
         raise DataError(f"{file}: unknown kind of table; expected {', '.join(kinds)}, each also with .gz or .xz")
     try:
-        with (opener or (lambda path: path.open("rb")))(file) as raw:
+        with open_bytes(file) as raw:
             yield from parse(file, raw)
     except FileNotFoundError:
         raise DataError(f"{file}: no such file") from None
-    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+    except UNREADABLE as error:
         raise DataError(f"{file}: cannot be read ({error})") from error
 
 
