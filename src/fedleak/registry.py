@@ -140,8 +140,13 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
 
 
 @cache
+def _entry_points() -> Any:
+    return importlib.metadata.entry_points()  # looks into every installed package, so once is enough
+
+
+@cache
 def _table(kind: Kind) -> Mapping[str, str]:
-    plugins = {entry.name: entry.value for entry in importlib.metadata.entry_points(group=f"fedleak.{kind}")}
+    plugins = {entry.name: entry.value for entry in _entry_points().select(group=f"fedleak.{kind}")}
     return {**plugins, **_BUILT_IN[kind]}
 
 

@@ -34,7 +34,7 @@ def run(*command: str | Path, cwd: Path, path: Path = EXAMPLES) -> str:
     done = subprocess.run(
         [sys.executable, *map(str, command)],
         cwd=cwd,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(path), str(EXAMPLES)])},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(path), str(EXAMPLES), str(ROOT / "src")])},
         capture_output=True,
         text=True,
         check=False,

@@ -9,14 +9,13 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 from msgspec import Meta
-from scipy.spatial.distance import cdist
-from sklearn.manifold import TSNE
 from threadpoolctl import threadpool_limits
 
 from fedleak.analyses.analysis import closing, format_measured, measured, vary
 from fedleak.analyses.feature_space import Points, layer_of, of_data, of_updates
 from fedleak.core import FloatArray, rng_for
 from fedleak.errors import AttackError
+from fedleak.lazy import scipy
 from fedleak.pipeline import stages
 from fedleak.pipeline.runs import Run, runs
 from fedleak.pipeline.stages import Progress
@@ -90,6 +89,8 @@ class Map:
     def _map(self, points: Points, run: Run, space: str) -> Figure:
         rows: FloatArray = np.concatenate([points.known, points.private])
         seed = int(rng_for(run.seed, "t-sne", "map", space).integers(2**31))
+        from sklearn.manifold import TSNE
+
         layout = TSNE(perplexity=min(self.perplexity, (len(rows) - 1) / 3), init="pca", random_state=seed)
         with threadpool_limits(1):  # sums in another order would give another map
             flat = layout.fit_transform(rows)
@@ -112,7 +113,7 @@ class Map:
 
 def nearest(points: Points, run: Run) -> AttackResult:
     """Answer every private point with the user of the nearest known one, as if it were an attack."""
-    distances = cdist(points.private, points.known)
+    distances = scipy.spatial.distance.cdist(points.private, points.known)
     claims = np.stack(
         [-distances[:, points.known_who == user].min(axis=1) for user in range(len(points.users))], axis=1
     )

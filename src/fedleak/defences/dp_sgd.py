@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
-import torch
 from msgspec import Meta
 
 from fedleak.federation.engines.batches import steps_of
 from fedleak.federation.hooks import Defence
 from fedleak.federation.model import Tensors
 from fedleak.federation.privacy import Statement, Training, default_delta, poisson
+from fedleak.lazy import torch
 
 __all__ = ["DpSgd"]
 

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from fedleak.core import FloatArray, IntArray, Params, UserId, rng_for
 from fedleak.errors import PlanError
@@ -22,6 +21,7 @@ from fedleak.federation.loss import task_of
 from fedleak.federation.model import Model
 from fedleak.federation.tampering import NOTHING, Isolation, Tampering
 from fedleak.federation.update_pipeline import apply_update_defences, finite
+from fedleak.lazy import torch
 from fedleak.plan.plan import FederationPlan
 from fedleak.population.population import Examples, Share
 

@@ -15,10 +15,10 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import Any
 
-import torch
 from threadpoolctl import threadpool_limits
 
 from fedleak.errors import FedleakError
+from fedleak.lazy import torch
 
 __all__ = ["Tick", "cores", "run_jobs"]
 

@@ -10,15 +10,17 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from fedleak.errors import TraceError
 from fedleak.plan.configure import to_dict
 from fedleak.plan.plan import Plan
-from fedleak.score.assemble import Facts
 from fedleak.trace.files import read_whole
+
+if TYPE_CHECKING:
+    from fedleak.score.assemble import Facts
 
 __all__ = ["Tick", "Variant", "Run", "digest", "variants", "runs", "facts"]
 
@@ -131,6 +133,8 @@ def runs(plan: Plan, out: Path) -> list[Run]:
 
 def facts(run: Run) -> Facts | None:
     """What a trained run says about itself; None if it is not trained to the end."""
+    from fedleak.score.assemble import Facts  # slow to import, and `fedleak check` only counts runs
+
     path = run.folder / "run.json"
     if not path.exists():
         return None

@@ -19,7 +19,7 @@ from fedleak.pipeline.runs import Run, Tick, facts, runs
 from fedleak.pipeline.training import train_run
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import parse
-from fedleak.report import html, results_file
+from fedleak.report import results_file
 from fedleak.score.assemble import RunResult, assemble, described, settings_key
 from fedleak.score.defence_results import Effect
 from fedleak.score.effects import effect
@@ -142,6 +142,8 @@ def effects(every: Sequence[Run]) -> list[Effect]:
 
 def report(result: Audit, out: Path) -> Path:
     """Write the HTML report."""
+    from fedleak.report import html  # the template engine is slow to import, and `fedleak check` writes no report
+
     path = out / "report.html"
     html.write(result, path)
     return path

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from fedleak.core import IntArray
+from fedleak.lazy import stats
 
 __all__ = ["Interval", "by_user", "by_resample", "in_chunks", "wilson"]
 

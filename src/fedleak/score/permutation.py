@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import rankdata
 
 from fedleak.core import FloatArray, IntArray
 from fedleak.errors import AttackError
+from fedleak.lazy import stats
 
 __all__ = ["Tally", "average_precision", "top", "hits", "derangement"]
 
@@ -74,7 +74,7 @@ def average_precision(claims: FloatArray, right: IntArray, users: int | None = N
     """
     users = claims.shape[1] if users is None else users
     # how many claims are at least as high
-    rank = rankdata(-claims[:, :users].astype(np.float64), method="max", axis=0)
+    rank = stats.rankdata(-claims[:, :users].astype(np.float64), method="max", axis=0)
     table = np.zeros((users, users))
     counts = np.bincount(right, minlength=users)[:users]
     for user in np.flatnonzero(counts):
@@ -105,6 +105,6 @@ def hits(claims: FloatArray, k: int) -> Table:
 
     Ties are broken at random in expectation, so that an attack gains nothing by answering everything alike.
     """
-    above = rankdata(-claims, method="min", axis=1) - 1
-    tied = rankdata(-claims, method="max", axis=1) - above
+    above = stats.rankdata(-claims, method="min", axis=1) - 1
+    tied = stats.rankdata(-claims, method="max", axis=1) - above
     return np.asarray(np.clip((k - above) / tied, 0, 1))

@@ -8,7 +8,6 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 from msgspec import Meta
-from sklearn.svm import LinearSVC
 
 from fedleak.attacks.deanonymize.single_layer import SingleLayerAttack
 from fedleak.attacks.features import features, fill_missing_candidates
@@ -36,6 +35,8 @@ class LinearSvm(SingleLayerAttack):
         classes = np.unique(data.who)
         if len(classes) < 2:
             raise AttackError("reid-svm needs labelled updates of at least two users; train more rounds")
+        from sklearn.svm import LinearSVC
+
         machine = LinearSVC(C=self.cost, random_state=int(rng.integers(2**31)), max_iter=5000)
         known, turn = turned(data.known)
         machine.fit(known, data.who)

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 import numpy as np
-import torch
-import torch.nn.functional as F
 from msgspec import Meta
 
 from fedleak.attacks.reconstruct.victim_context import Scene, turns
 from fedleak.core import Capability, Observation, Task
 from fedleak.federation.engines.embedded import one_thread, tensors
 from fedleak.games.game import Predictions, Questions
+from fedleak.lazy import functional as F
+from fedleak.lazy import torch
 from fedleak.trace.prior import Prior
 from fedleak.views.view import View
 

@@ -8,7 +8,6 @@ from typing import Annotated, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from fedleak.attacks.reconstruct.decoder import Mapped, learnt
 from fedleak.attacks.reconstruct.mgan import Loop, reconstruct
 from fedleak.attacks.reconstruct.representatives import Inversion
 from fedleak.attacks.reconstruct.victim_context import Scene, spread
@@ -58,6 +57,8 @@ class MganPrior(Loop):
 
     def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Predictions:
         """One decoder for all, one mapper for each victim."""
+        from fedleak.attacks.reconstruct.decoder import Mapped, learnt
+
         scene = self.scene(view, questions)
         given = scene.questions
         decoder = learnt(given.auxiliary, scene.shape, given.classes, self.pretraining, rng)

@@ -12,9 +12,8 @@ import math
 from collections.abc import Sequence
 from typing import Protocol
 
-import torch
-
 from fedleak.federation.model import Tensors
+from fedleak.lazy import torch
 
 __all__ = ["weighted"]
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import Protocol
 
-import torch
+from fedleak.lazy import torch
 
 __all__ = ["Optimizer", "Sgd", "Adam", "clip"]
 

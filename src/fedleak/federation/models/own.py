@@ -11,15 +11,13 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
-import torch
 from msgspec import Meta
-from torch import nn
-from torch.func import functional_call
 
 from fedleak import registry
 from fedleak.core import Layer, Layout, Params, Task
 from fedleak.errors import PlanError
 from fedleak.federation.model import Input, Model, Signature, Tensors
+from fedleak.lazy import nn, torch
 
 __all__ = ["Own", "wrap"]
 
@@ -94,7 +92,7 @@ class _Own:
         if not hasattr(self._local, "module"):
             self._local.module = copy.deepcopy(self._module)
         named = {key.removeprefix("model.") if self._root(key) else key: w.squeeze(0) for key, w in weights.items()}
-        outputs: torch.Tensor = functional_call(self._local.module, named, (x.squeeze(0),))
+        outputs: torch.Tensor = torch.func.functional_call(self._local.module, named, (x.squeeze(0),))
         if self._signature.task is Task.REGRESS:
             outputs = outputs.reshape(len(outputs), -1)
         return outputs.unsqueeze(0)

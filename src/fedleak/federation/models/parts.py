@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 
 from fedleak.core import FloatArray, Layer, Layout, Params
 from fedleak.errors import PlanError
 from fedleak.federation.model import ActivationHooks, Architecture, Signature, Tensors
+from fedleak.lazy import torch
 
 __all__ = ["linear_layer", "linear", "uniform", "draw", "together", "touch", "check_task"]
 

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 import numpy as np
-import torch
-import torch.nn.functional as F
 from msgspec import Meta
 
 from fedleak.core import Layer, Layout, Params, Task
@@ -19,6 +17,8 @@ from fedleak.errors import DataError, PlanError
 from fedleak.federation.model import ActivationHooks, Input, Model, Signature, Tensors
 from fedleak.federation.models.lstm import lstm, lstm_layer
 from fedleak.federation.models.parts import check_task, draw, linear, linear_layer, together, touch
+from fedleak.lazy import functional as F
+from fedleak.lazy import torch
 
 __all__ = ["WordLm", "Rating"]
 
