@@ -22,6 +22,7 @@ from fedleak.attacks.attack import Attack
 from fedleak.errors import AttackError, FedleakError
 from fedleak.pipeline import stages
 from fedleak.pipeline.attack_runner import play
+from fedleak.pipeline.recorded import plan_of, recorded, score_key
 from fedleak.pipeline.runs import Run, Variant
 from fedleak.pipeline.stages import Progress
 from fedleak.plan.plan import Plan
@@ -29,6 +30,8 @@ from fedleak.plan.read import parse, read
 from fedleak.plan.shipped import find
 from fedleak.report import html as page
 from fedleak.report import results_file
+from fedleak.score.attack_result import AttackResult
+from fedleak.score.compare import Difference, difference
 from fedleak.score.result import Audit, Score
 from fedleak.score.score import applies, as_score, measure
 from fedleak.trace.reader import Trace
@@ -38,7 +41,7 @@ from fedleak.views.view import View
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Result", "RecordedRun", "audit", "evaluate", "load", "open_trace"]
+__all__ = ["Result", "RecordedRun", "Difference", "audit", "evaluate", "load", "open_trace"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,7 @@ class Result:
 
     audit: Audit
     folder: Path
+    plan: Plan | None = None  # None where it was read back from a folder
 
     @property
     def scores(self) -> list[Score]:
@@ -68,6 +72,33 @@ class Result:
         rows = [{name: getattr(score, name) for name in columns} for score in self.scores]
         utility = [None if score.utility is None else score.utility.value for score in self.scores]
         return pandas.DataFrame(rows, columns=columns).assign(utility=utility)
+
+    def compare(self, other: Result) -> list[Difference]:
+        """Every score that both results have, here minus there, with an interval of the difference.
+
+        Where both folders still hold their runs and the same users were asked about, users are resampled together.
+        """
+        mine, theirs = self._recorded(), other._recorded()
+        there = {(score_key(score), score.metric): score for score in other.scores}
+        pairs = [(score, there.get((score_key(score), score.metric))) for score in self.scores]
+        found = [
+            difference(score, match, mine.get(score_key(score)), theirs.get(score_key(score)))
+            for score, match in pairs
+            if match is not None
+        ]
+        if not found:
+            raise FedleakError(
+                f"{self.folder} and {other.folder} have no score in common: attack, game, adversary, metric, defence "
+                "and control must be the same in both"
+            )
+        return found
+
+    def _recorded(self) -> dict[str, list[AttackResult]]:
+        try:
+            plan = self.plan or plan_of(self.audit.resolved, str(self.folder))
+        except FedleakError:  # it names something that is not installed here
+            return {}
+        return recorded(plan, self.folder)
 
     def _repr_html_(self) -> str:
         """The report in a frame of its own, so that neither page's style reaches the other."""
@@ -109,7 +140,7 @@ def audit(
     found = stages.audit(chosen, folder, watched, jobs)
     for look in chosen.analyses:
         analyse(look, chosen, folder, watched, jobs)
-    return Result(results_file.read(folder) if chosen.analyses else found, folder)
+    return Result(results_file.read(folder) if chosen.analyses else found, folder, chosen)
 
 
 def load(folder: str | Path) -> Result:

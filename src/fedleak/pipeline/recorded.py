@@ -1,0 +1,59 @@
+"""What an output folder still holds of an audit: its plan, and the predictions behind every score."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fedleak.errors import FedleakError
+from fedleak.pipeline.attack_runner import played
+from fedleak.pipeline.runs import facts, runs
+from fedleak.plan.plan import Plan
+from fedleak.plan.read import parse
+from fedleak.score.assemble import described, label
+from fedleak.score.attack_result import AttackResult
+from fedleak.score.result import Score
+
+__all__ = ["plan_of", "score_key", "recorded"]
+
+
+def plan_of(resolved: Mapping[str, Any], source: str) -> Plan:
+    """The plan again, from what a result keeps of it; limits and analyses change no prediction and are left out."""
+    kept = {key: value for key, value in resolved.items() if key not in ("deployed", "limits", "analysis", "defence")}
+    defences = [{**first, "also": also} if also else first for first, *also in resolved["defence"]]
+    return parse("", source, {**kept, "defence": defences})
+
+
+def score_key(score: Score) -> str:
+    """What a score is about, apart from its metric."""
+    return _key(score.attack, score.adversary, score.game, score.defence, score.adaptive, score.control)
+
+
+def recorded(plan: Plan, out: Path) -> dict[str, list[AttackResult]]:
+    """The predictions of every attack with the right answers, one for each seed; nothing where some are gone."""
+    found: dict[str, list[AttackResult]] = {}
+    try:
+        for run in runs(plan, out):
+            if facts(run) is None:
+                continue
+            variant = run.variant
+            for attack, game, adversary in variant.plays(plan):
+                key = _key(
+                    label(attack, plan.attacks),
+                    adversary.name,
+                    label(game, plan.games),
+                    described(variant.defences),
+                    variant.adaptive is not None,
+                    variant.control,
+                )
+                found.setdefault(key, []).append(played(run, attack, game, adversary))
+    except (FedleakError, OSError):
+        return {}
+    return {key: results for key, results in found.items() if len(results) == len(plan.seeds)}
+
+
+def _key(*parts: Any) -> str:
+    return msgspec.json.encode(parts, order="deterministic").decode()
