@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import html
 import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,7 +42,7 @@ from fedleak.views.view import View
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Result", "RecordedRun", "Difference", "audit", "evaluate", "load", "open_trace"]
+__all__ = ["Result", "RecordedRun", "Difference", "audit", "evaluate", "load", "open_trace", "read_plan"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,20 +128,31 @@ def audit(
     """Train, attack, score and report everything that a plan asks for; rerun to resume.
 
     Args:
-        plan: the path of a TOML file, the name of a shipped plan, a dict with the keys of such a file, or a Plan.
+        plan: the path of a TOML file, the name of a shipped plan, a dict with the keys of such a file, or a Plan. In a
+            dict, objects may stand for tables: an attack, a defence, a data set, a torch module. Objects cannot cross
+            into other processes, so such a plan runs in this one.
         out: the output folder; by default `fedleak-NAME` in the current one.
         full: run the plan's [full] setting; only for files and shipped plans.
-        jobs: processes at a time; one for each core by default.
+        jobs: processes at a time; one for each core by default, and always one with objects.
         progress: told about each stage and what is done of it.
     """
     chosen, name = _plan(plan, full)
     check(chosen)
     folder = Path(out) if out is not None else Path(f"fedleak-{name}")
     watched = progress or _Silent()
+    if chosen.in_process:
+        if jobs is not None and jobs > 1:
+            warnings.warn(f"jobs={jobs}: the plan holds objects, so it runs in this process alone", stacklevel=2)
+        jobs = 1
     found = stages.audit(chosen, folder, watched, jobs)
     for look in chosen.analyses:
         analyse(look, chosen, folder, watched, jobs)
     return Result(results_file.read(folder) if chosen.analyses else found, folder, chosen)
+
+
+def read_plan(plan: str | Path | Mapping[str, Any] | Plan, *, full: bool = False) -> Plan:
+    """Read and check a plan without running it: everything that `audit` takes."""
+    return _plan(plan, full)[0]
 
 
 def load(folder: str | Path) -> Result:

@@ -58,7 +58,8 @@ def run_jobs(
                 tolerate(place, error)
         return failed
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["fedleak.pipeline.stages"])
+    # What every job uses is imported once, in the process from which the workers are forked.
+    context.set_forkserver_preload(["fedleak.pipeline.stages", "torch", "scipy.stats", "sklearn.neighbors"])
     ticks = context.Queue()
     pool = ProcessPoolExecutor(min(processes, len(jobs)), mp_context=context, initializer=enter, initargs=(ticks,))
     try:

@@ -16,6 +16,7 @@ import msgspec
 
 from fedleak.errors import TraceError
 from fedleak.plan.configure import to_dict
+from fedleak.plan.given import code_of
 from fedleak.plan.plan import Plan
 from fedleak.trace.files import read_whole
 
@@ -122,6 +123,9 @@ def runs(plan: Plan, out: Path) -> list[Run]:
                     [to_dict(d) for d in variant.defences],
                     variant.adaptive == "clients",
                     seed,
+                    *code_of("dataset", plan.dataset),
+                    *code_of("model", plan.model),
+                    *code_of("defence", *variant.defences),
                 ]
             ),
             memory=plan.audit.memory,

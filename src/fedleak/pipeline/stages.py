@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from fedleak.errors import TraceError
+from fedleak.errors import FedleakError, TraceError
 from fedleak.federation.hooks import hidden
 from fedleak.pipeline.attack_runner import attack_run, is_played, played
 from fedleak.pipeline.jobs import cores, run_jobs
@@ -149,14 +149,32 @@ def report(result: Audit, out: Path) -> Path:
     return path
 
 
+_OBJECT = b"object "
+_HELD: dict[tuple[str, bytes], Plan] = {}  # a plan with objects, which only this process has
+
+
 def serialise_plan(plan: Plan) -> tuple[str, bytes]:
     """A plan as it crosses between processes: plain data only."""
-    return plan.text, msgspec.json.encode(plan.change)
+    if not plan.in_process:
+        return plan.text, msgspec.json.encode(plan.change)
+    key = plan.text, _OBJECT + str(id(plan)).encode()
+    if key not in _HELD:
+        _HELD.clear()  # only one is at work at a time, and it may hold a data set
+    _HELD[key] = plan
+    return key
+
+
+def deserialise_plan(text: str, change: bytes) -> Plan:
+    """A worker process reads the plan again."""
+    if not change.startswith(_OBJECT):
+        return _parsed(text, change)
+    if (text, change) not in _HELD:
+        raise FedleakError("the plan holds objects, which cannot cross into worker processes; use jobs=1")
+    return _HELD[text, change]
 
 
 @cache
-def deserialise_plan(text: str, change: bytes) -> Plan:
-    """A worker process reads the plan again."""
+def _parsed(text: str, change: bytes) -> Plan:
     return parse(text, change=msgspec.json.decode(change))
 
 

@@ -255,6 +255,7 @@ class Plan:
     source: str = "plan"  # which file that is, for errors
     change: Mapping[str, Any] = field(default_factory=dict)  # what was asked for beside it, in the plan's own keys
     resolved: Mapping[str, Any] = field(default_factory=dict)  # the same as plain data, with every default
+    in_process: bool = False  # it holds objects, which cannot cross into worker processes
 
     @property
     def plays(self) -> list[tuple[Any, Any, Any]]:

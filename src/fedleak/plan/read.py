@@ -16,12 +16,13 @@ from fedleak.errors import PlanError, did_you_mean
 from fedleak.plan.alternatives import parts, written_out
 from fedleak.plan.capabilities import granted
 from fedleak.plan.configure import configure, convert, to_dict
+from fedleak.plan.given import given, holds_object, portable
 from fedleak.plan.plan import AuditPlan, FederationPlan, Plan, PopulationPlan, RecordPlan
 from fedleak.plan.together import check_together
 
 __all__ = ["read", "parse"]
 
-_TOP = {
+_TOP: Mapping[str, Any] = {
     "title": str,
     "story": str,
     "seeds": Annotated[tuple[Annotated[int, msgspec.Meta(ge=0)], ...], msgspec.Meta(min_length=1)],
@@ -60,19 +61,21 @@ def read(path: Path, *, full: bool = False) -> Plan:
 
 
 def parse(text: str, source: str = "plan", change: Mapping[str, Any] | None = None) -> Plan:
-    """Check the text of a plan; `source` is named in errors, and `change` replaces keys of it."""
+    """Check the text of a plan; `source` is named in errors; `change` replaces keys, by tables or objects."""
+    change = portable(change or {})
     # A change to None takes a key away; TOML itself has no such value.
-    raw = {key: value for key, value in merged(toml(text, source), change or {}).items() if value is not None}
+    raw = {key: value for key, value in merged(toml(text, source), change).items() if value is not None}
     for key in raw:
         if key not in _TOP:
             raise PlanError(f"{source}: unknown key '{key}'{did_you_mean(key, _TOP)}")
-    top = {key: convert(value, _TOP[key], f"{source}: {key}") for key, value in raw.items()}
+    objects = {key: value for key, value in raw.items() if holds_object(key, value)}
+    top = {key: objects[key] if key in objects else convert(raw[key], _TOP[key], f"{source}: {key}") for key in raw}
     for key in ("dataset", "model", "attack"):
         if key not in top:
             raise PlanError(f"{source}: missing table [{key}]" if key != "attack" else f"{source}: no [[attack]] given")
 
-    model_table = dict(top["model"])
-    if ":" in str(model_table.get("name", "")):  # module:callable, the user's own
+    model_table = top["model"]
+    if isinstance(model_table, Mapping) and ":" in str(model_table.get("name", "")):  # module:callable, the user's own
         model_table = {**model_table, "name": "own", "target": model_table["name"]}
     settings = {
         name: configure(cls, top.get(name, {}), f"{source} [{name}]")
@@ -107,7 +110,7 @@ def parse(text: str, source: str = "plan", change: Mapping[str, Any] | None = No
     deployed = [
         i
         for i, (where, table) in enumerate(alternatives)
-        if convert(table.get("deployed", False), bool, f"{where} deployed")
+        if isinstance(table, Mapping) and convert(table.get("deployed", False), bool, f"{where} deployed")
     ]
     if len(deployed) > 1:
         raise PlanError(f"{source} [[defence]]: only one can be deployed; combine several with also = [...]")
@@ -152,7 +155,8 @@ def parse(text: str, source: str = "plan", change: Mapping[str, Any] | None = No
         limits=resolved["limits"],
         text=text,
         source=source,
-        change=change or {},
+        change=change,
+        in_process=bool(objects),
         resolved=resolved,
         **capabilities,
         **settings,  # type: ignore[arg-type]
@@ -207,15 +211,17 @@ def named(kind: registry.Kind, name: Any, where: str) -> Any:
 
 
 def component(kind: registry.Kind, table: Any, where: str) -> Any:
-    """Build a registered thing from its table: `name` chooses it, the other keys are its settings."""
+    """Build a thing from its table: `name` chooses it, the other keys are its settings. Or take it as an object."""
     if not isinstance(table, Mapping):
-        raise PlanError(f"{where}: expected a table with a name")
+        return given(kind, table, where)
     cls = named(kind, table.get("name"), where)
     return configure(cls, {key: value for key, value in table.items() if key != "name"}, where)
 
 
 def alternative(table: Any, where: str) -> tuple[Any, ...]:
-    """One [[defence]]: a defence, and with `also = [{name = ...}]` others at the same time."""
+    """One [[defence]]: a defence, and with `also = [{name = ...}]` others at the same time; or objects."""
+    if not isinstance(table, Mapping):
+        return tuple(component("defence", one, where) for one in (table if isinstance(table, list) else [table]))
     own, also = parts(table, where)
     first = component("defence", own, where)
     return (first, *(component("defence", t, f"{where} also {i}") for i, t in enumerate(also, 1)))
