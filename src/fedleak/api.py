@@ -26,7 +26,7 @@ from fedleak.pipeline.attack_runner import play
 from fedleak.pipeline.recorded import plan_of, recorded, score_key
 from fedleak.pipeline.runs import Run, Variant
 from fedleak.pipeline.stages import Progress
-from fedleak.plan.plan import Plan
+from fedleak.plan.plan import Plan, trained_part
 from fedleak.plan.read import parse, read
 from fedleak.plan.shipped import find
 from fedleak.report import html as page
@@ -80,10 +80,11 @@ class Result:
         Where both folders still hold their runs and the same users were asked about, users are resampled together.
         """
         mine, theirs = self._recorded(), other._recorded()
+        same = trained_part(self.audit.resolved) == trained_part(other.audit.resolved)
         there = {(score_key(score), score.metric): score for score in other.scores}
         pairs = [(score, there.get((score_key(score), score.metric))) for score in self.scores]
         found = [
-            difference(score, match, mine.get(score_key(score)), theirs.get(score_key(score)))
+            difference(score, match, mine.get(score_key(score)), theirs.get(score_key(score)), same_runs=same)
             for score, match in pairs
             if match is not None
         ]

@@ -90,6 +90,17 @@ def test_pairing_users_narrows_the_interval(seed: int) -> None:
     assert paired.low <= paired.difference <= paired.high
 
 
+def test_equal_scores_of_different_runs_leave_doubt() -> None:
+    """Everybody is found in both: that is no proof that there is no difference."""
+    right = np.repeat(np.arange(5), 3)
+    names = tuple("abcde")
+    perfect = [AttackResult(0, np.eye(5, dtype=np.float32)[right], right, names, "identify", right, names)]
+    score = _score(perfect)
+    found = difference(score, score, perfect, perfect)
+    assert found.low < found.difference == 0 < found.high and not found.paired
+    assert difference(score, score, perfect, perfect, same_runs=True).high == 0
+
+
 @pytest.mark.parametrize(("game", "metric"), [("profile", "ap"), ("match", "auc"), ("attribute", "top1")])
 def test_a_metric_as_a_function_of_the_users_drawn_is_the_metric(game: str, metric: str) -> None:
     """So what is resampled for a difference is the number that was scored."""

@@ -20,6 +20,7 @@ __all__ = [
     "RecordPlan",
     "AuditPlan",
     "Plan",
+    "trained_part",
 ]
 
 
@@ -272,5 +273,10 @@ class Plan:
     @property
     def trained(self) -> dict[str, Any]:
         """The part that decides what is trained; attacks, defences, seeds and limits can be added to it later."""
-        decides = ("dataset", "population", "model", "federation", "inject", "isolate", "join", "record")
-        return {key: self.resolved[key] for key in decides if key in self.resolved}
+        return trained_part(self.resolved)
+
+
+def trained_part(resolved: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a resolved plan, the part that decides what is trained."""
+    decides = ("dataset", "population", "model", "federation", "inject", "isolate", "join", "record")
+    return {key: resolved[key] for key in decides if key in resolved}

@@ -53,10 +53,13 @@ def difference(
     there: Score,
     mine: Sequence[AttackResult] | None = None,
     theirs: Sequence[AttackResult] | None = None,
+    *,
+    same_runs: bool = False,
 ) -> Difference:
     """Compare one score of two audits; `mine` and `theirs` are what the two were made from, where that is at hand.
 
     Users differ more from each other than audits do, so an interval that takes the same users in both is narrower.
+    With `same_runs` both are of the same trained federations: equal predictions are then no coincidence.
     """
     if here.level != there.level:
         raise FedleakError(
@@ -64,7 +67,11 @@ def difference(
             "score both with the same level in [audit]"
         )
     gap = here.value - there.value
-    found = _paired(mine, theirs, here.metric, here.level) if mine and theirs else None
+    found = None
+    if mine and theirs and same_runs and _same(mine, theirs):
+        found = Interval(0.0, 0.0)
+    elif mine and theirs:
+        found = _paired(mine, theirs, here.metric, here.level)
     ends = found or _unpaired(here, there)
     low, high = min(gap, ends.low), max(gap, ends.high)
     return Difference(
@@ -103,8 +110,6 @@ def _paired(mine: Sequence[AttackResult], theirs: Sequence[AttackResult], metric
     halves = who[: len(mine)], who[len(mine) :]
     if users < 2 or any(set(a.flat) != set(b.flat) for a, b in zip(*halves, strict=True)):
         return None
-    if all(_same(a, b) for a, b in zip(mine, theirs, strict=True)):
-        return Interval(0.0, 0.0)
     first, second = (_statistic(one, about, users, metric) for one, about in zip((mine, theirs), halves, strict=True))
     if first is None or second is None:
         return None
@@ -117,21 +122,26 @@ def _paired(mine: Sequence[AttackResult], theirs: Sequence[AttackResult], metric
         weights = np.empty((rows, users))
         for group in members:
             weights[:, group] = rng.multinomial(len(group), np.full(len(group), 1 / len(group)), size=rows)
-        return first(weights) - second(weights)
+        return np.stack([first(weights), second(weights)], axis=1)
 
     questions = max(len(one.right) for one in [*mine, *theirs])
-    drawn = in_chunks(draw, _RESAMPLES, questions)
-    drawn = drawn[np.isfinite(drawn)]
-    if len(drawn) < 2 or np.ptp(drawn) < 1e-12:
-        return None  # all users agree: no reason to believe a handful of them beyond doubt
+    both = in_chunks(draw, _RESAMPLES, questions)
+    both = both[np.isfinite(both).all(axis=1)]
+    drawn = both[:, 0] - both[:, 1]
+    # Where all users of one side agree, resampling shows no doubt about it; the scores' own intervals do.
+    if len(both) < 2 or np.ptp(both, axis=0).min() < 1e-12:
+        return None
     ends = _percentiles(drawn, max(2, min(len(group) for group in members)), level)
     [gap] = first(np.ones((1, users))) - second(np.ones((1, users)))
     bias = float(drawn.mean() - gap)
     return Interval(ends.low - bias, ends.high - bias)
 
 
-def _same(a: AttackResult, b: AttackResult) -> bool:
-    return bool(np.array_equal(a.claims, b.claims) and np.array_equal(a.right, b.right))
+def _same(mine: Sequence[AttackResult], theirs: Sequence[AttackResult]) -> bool:
+    return len(mine) == len(theirs) and all(
+        np.array_equal(a.claims, b.claims) and np.array_equal(a.right, b.right)
+        for a, b in zip(mine, theirs, strict=True)
+    )
 
 
 def _is_ranked(played: Sequence[AttackResult], metric: str) -> bool:
