@@ -12,8 +12,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from fedleak.core import Task, UserId, rng_for
-from fedleak.population.population import Examples, Population, User
+from fedleak import Examples, Population, Task, User, UserId, rng_for
 
 __all__ = ["Walkers"]
 

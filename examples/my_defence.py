@@ -8,8 +8,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from fedleak.core import Params
-from fedleak.federation.hooks import Defence
+from fedleak import Defence, Params
 
 __all__ = ["SignOnly"]
 

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from torch import nn
 
-from fedleak.core import rng_for
-from fedleak.federation.model import Signature
+from fedleak import Signature, rng_for
 
 __all__ = ["build", "write_table"]
 

@@ -13,54 +13,102 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedleak.api import RecordedRun, Result, audit, evaluate, load, open_trace
+    from fedleak.api import Difference, RecordedRun, Result, audit, evaluate, load, open_trace, read_plan
     from fedleak.attacks.attack import Attack
-    from fedleak.errors import FedleakError
+    from fedleak.core import Capability, FloatArray, IntArray, Layer, Observation, Params, Task, UserId, rng_for
+    from fedleak.errors import AttackError, DataError, FedleakError
     from fedleak.federation.hooks import Defence
-    from fedleak.games.game import Game
+    from fedleak.federation.model import Signature
+    from fedleak.games.game import Answers, Game, GameInstance, OptionGame, Predictions, Questions
     from fedleak.plan.plan import Plan
+    from fedleak.population.datasets.arrays import ArrayDataset
     from fedleak.population.population import Dataset, Examples, Population, User
     from fedleak.results.audit import Score
     from fedleak.testing import check_attack, check_null
+    from fedleak.trace.prior import Prior
+    from fedleak.trace.reader import Trace
+    from fedleak.trace.truth import Truth
     from fedleak.views import adversaries
+    from fedleak.views.adversaries import Adversary
     from fedleak.views.view import View
 
 __version__ = "0.1.0"
 __all__ = [
+    # An audit and its result
     "audit",
     "load",
+    "read_plan",
     "open_trace",
     "evaluate",
+    "Plan",
     "Result",
     "RecordedRun",
     "Score",
-    "Plan",
-    "View",
-    "adversaries",
-    "Attack",
-    "Game",
-    "Defence",
+    "Difference",
+    # A data set or a model of your own
+    "ArrayDataset",
     "Dataset",
     "Population",
     "User",
+    "UserId",
     "Examples",
+    "Task",
+    "Signature",
+    # An attack of your own
+    "Attack",
+    "View",
+    "Prior",
+    "Questions",
+    "Predictions",
+    "Observation",
+    "Capability",
+    "adversaries",
+    "Adversary",
+    # A defence of your own
+    "Defence",
+    "Params",
+    "Layer",
+    # A game of your own
+    "Game",
+    "OptionGame",
+    "GameInstance",
+    "Answers",
+    "Trace",
+    "Truth",
+    # What all of these use
+    "FloatArray",
+    "IntArray",
+    "rng_for",
     "check_attack",
     "check_null",
     "FedleakError",
+    "DataError",
+    "AttackError",
 ]
 
 _PUBLIC = {
-    **dict.fromkeys(["audit", "load", "open_trace", "evaluate", "Result", "RecordedRun"], "fedleak.api"),
-    "Score": "fedleak.results.audit",
-    "Plan": "fedleak.plan.plan",
-    "View": "fedleak.views.view",
-    "adversaries": "fedleak.views",
-    "Attack": "fedleak.attacks.attack",
-    "Game": "fedleak.games.game",
-    "Defence": "fedleak.federation.hooks",
-    **dict.fromkeys(["Dataset", "Population", "User", "Examples"], "fedleak.population.population"),
-    **dict.fromkeys(["check_attack", "check_null"], "fedleak.testing"),
-    "FedleakError": "fedleak.errors",
+    name: module
+    for module, names in {
+        "fedleak.api": "audit load read_plan open_trace evaluate Result RecordedRun Difference",
+        "fedleak.plan.plan": "Plan",
+        "fedleak.results.audit": "Score",
+        "fedleak.population.datasets.arrays": "ArrayDataset",
+        "fedleak.population.population": "Dataset Population User Examples",
+        "fedleak.federation.model": "Signature",
+        "fedleak.attacks.attack": "Attack",
+        "fedleak.views": "adversaries",
+        "fedleak.views.adversaries": "Adversary",
+        "fedleak.views.view": "View",
+        "fedleak.trace.prior": "Prior",
+        "fedleak.trace.reader": "Trace",
+        "fedleak.trace.truth": "Truth",
+        "fedleak.federation.hooks": "Defence",
+        "fedleak.games.game": "Game OptionGame GameInstance Answers Questions Predictions",
+        "fedleak.core": "UserId Task Observation Capability Params Layer FloatArray IntArray rng_for",
+        "fedleak.testing": "check_attack check_null",
+        "fedleak.errors": "FedleakError DataError AttackError",
+    }.items()
+    for name in names.split()
 }
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import html
 import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,17 +21,21 @@ from fedleak import registry
 from fedleak.analyses.analysis import analyse, check
 from fedleak.attacks.attack import Attack
 from fedleak.errors import AttackError, FedleakError
+from fedleak.games.game import Game
+from fedleak.metrics.attack_result import AttackResult
 from fedleak.pipeline import stages
 from fedleak.pipeline.attack_runner import play
+from fedleak.pipeline.recorded import plan_of, recorded, score_key
 from fedleak.pipeline.runs import Run, Variant
 from fedleak.pipeline.stages import Progress
-from fedleak.plan.plan import Plan
+from fedleak.plan.plan import Plan, trained_part
 from fedleak.plan.read import parse, read
 from fedleak.plan.shipped import find
 from fedleak.report import html as page
 from fedleak.report import results_file
 from fedleak.results.audit import Audit, Score
-from fedleak.score.score import measure, scores_of
+from fedleak.score.compare import Difference, difference
+from fedleak.score.score import measure, metric_of, scores_of
 from fedleak.trace.reader import Trace
 from fedleak.views.adversaries import Adversary, everyone
 from fedleak.views.view import View
@@ -38,7 +43,7 @@ from fedleak.views.view import View
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Result", "RecordedRun", "audit", "evaluate", "load", "open_trace"]
+__all__ = ["Result", "RecordedRun", "Difference", "audit", "evaluate", "load", "open_trace", "read_plan"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +52,7 @@ class Result:
 
     audit: Audit
     folder: Path
+    plan: Plan | None = None  # None where it was read back from a folder
 
     @property
     def scores(self) -> list[Score]:
@@ -68,6 +74,36 @@ class Result:
         rows = [{name: getattr(score, name) for name in columns} for score in self.scores]
         utility = [None if score.utility is None else score.utility.value for score in self.scores]
         return pandas.DataFrame(rows, columns=columns).assign(utility=utility)
+
+    def compare(self, other: Result) -> list[Difference]:
+        """Every score that both results have, here minus there, with an interval of the difference.
+
+        Where both folders still hold their runs and the same users were asked about, users are resampled together.
+        """
+        mine, theirs = self._recorded(), other._recorded()
+        same = trained_part(self.audit.resolved) == trained_part(other.audit.resolved)
+        there = {(score_key(score), score.metric): score for score in other.scores}
+        pairs = [(score, there.get((score_key(score), score.metric))) for score in self.scores]
+        found = []
+        for score, match in pairs:
+            if match is not None:
+                game, own = mine.get(score_key(score), (None, None))
+                _, others = theirs.get(score_key(score), (None, None))
+                metric = metric_of(game, score.metric) if game else None
+                found.append(difference(score, match, metric, own, others, same_runs=same))
+        if not found:
+            raise FedleakError(
+                f"{self.folder} and {other.folder} have no score in common: attack, game, adversary, metric, defence "
+                "and control must be the same in both"
+            )
+        return found
+
+    def _recorded(self) -> dict[str, tuple[Game, list[AttackResult]]]:
+        try:
+            plan = self.plan or plan_of(self.audit.resolved, str(self.folder))
+        except FedleakError:  # it names something that is not installed here
+            return {}
+        return recorded(plan, self.folder)
 
     def _repr_html_(self) -> str:
         """The report in a frame of its own, so that neither page's style reaches the other."""
@@ -96,20 +132,31 @@ def audit(
     """Train, attack, score and report everything that a plan asks for; rerun to resume.
 
     Args:
-        plan: the path of a TOML file, the name of a shipped plan, a dict with the keys of such a file, or a Plan.
+        plan: the path of a TOML file, the name of a shipped plan, a dict with the keys of such a file, or a Plan. In a
+            dict, objects may stand for tables: an attack, a defence, a data set, a torch module. Objects cannot cross
+            into other processes, so such a plan runs in this one.
         out: the output folder; by default `fedleak-NAME` in the current one.
         full: run the plan's [full] setting; only for files and shipped plans.
-        jobs: processes at a time; one for each core by default.
+        jobs: processes at a time; one for each core by default, and always one with objects.
         progress: told about each stage and what is done of it.
     """
     chosen, name = _plan(plan, full)
     check(chosen)
     folder = Path(out) if out is not None else Path(f"fedleak-{name}")
     watched = progress or _Silent()
+    if chosen.in_process:
+        if jobs is not None and jobs > 1:
+            warnings.warn(f"jobs={jobs}: the plan holds objects, so it runs in this process alone", stacklevel=2)
+        jobs = 1
     found = stages.audit(chosen, folder, watched, jobs)
     for look in chosen.analyses:
         analyse(look, chosen, folder, watched, jobs)
-    return Result(results_file.read(folder) if chosen.analyses else found, folder)
+    return Result(results_file.read(folder) if chosen.analyses else found, folder, chosen)
+
+
+def read_plan(plan: str | Path | Mapping[str, Any] | Plan, *, full: bool = False) -> Plan:
+    """Read and check a plan without running it: everything that `audit` takes."""
+    return _plan(plan, full)[0]
 
 
 def load(folder: str | Path) -> Result:

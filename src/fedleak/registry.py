@@ -5,6 +5,8 @@ rooms that it does not use. Other packages add theirs with an entry point, for i
 
     [project.entry-points."fedleak.attack"]
     my-attack = "my_package.attacks:MyAttack"
+
+A class of which an object was given from Python is known by its name too, in that process only.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from fedleak.population.population import Dataset
     from fedleak.views.adversaries import Adversary
 
-__all__ = ["Kind", "names", "load", "resolve"]
+__all__ = ["Kind", "names", "load", "add", "has", "resolve"]
 
 Kind: TypeAlias = Literal["attack", "game", "defence", "dataset", "model", "adversary", "analysis", "section"]
 
@@ -161,14 +163,37 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
 
 
 @cache
+def _entry_points() -> Any:
+    return importlib.metadata.entry_points()  # looks into every installed package, so once is enough
+
+
+@cache
 def _table(kind: Kind) -> Mapping[str, str]:
-    plugins = {entry.name: entry.value for entry in importlib.metadata.entry_points(group=f"fedleak.{kind}")}
+    plugins = {entry.name: entry.value for entry in _entry_points().select(group=f"fedleak.{kind}")}
     return {**plugins, **_BUILT_IN[kind]}
 
 
 def names(kind: Kind) -> tuple[str, ...]:
     """Every known name of a kind, built in first."""
     return tuple(_BUILT_IN[kind]) + tuple(sorted(set(_table(kind)) - set(_BUILT_IN[kind])))
+
+
+_LOCAL: dict[tuple[Kind, str], type[Any]] = {}
+
+
+def add(kind: Kind, cls: type[Any], where: str) -> None:
+    """Make a class known by its name in this process; a class that was defined again replaces its older self."""
+    if has(kind, cls):
+        return
+    if cls.name in _table(kind):
+        raise PlanError(f"{where}: its name '{cls.name}' is that of a registered {kind}; choose another")
+    _LOCAL[kind, cls.name] = cls
+
+
+def has(kind: Kind, cls: type[Any]) -> bool:
+    """Whether a class is registered under its name, built in or by a plugin, so that every process finds it."""
+    target = _table(kind).get(getattr(cls, "name", ""))
+    return target is not None and target == f"{cls.__module__}:{cls.__qualname__}"
 
 
 @overload
@@ -190,6 +215,8 @@ def load(kind: Kind, name: str) -> Any: ...
 def load(kind: Kind, name: str) -> Any:
     """Import what a name stands for."""
     target = _table(kind).get(name)
+    if target is None and (kind, name) in _LOCAL:
+        return _LOCAL[kind, name]
     if target is None:
         raise PlanError(f"unknown {kind} '{name}'{did_you_mean(name, names(kind))}")
     return resolve(target)

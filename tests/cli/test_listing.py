@@ -1,3 +1,5 @@
+import tomllib
+
 import pytest
 from click.testing import CliRunner
 
@@ -27,6 +29,11 @@ def test_the_matrix_follows_from_what_attacks_and_adversaries_declare() -> None:
         able = [who for who in everyone if attack.needs in who.observations and attack.capabilities in who.capabilities]
         assert rows[name].count("yes") == len(able)
     assert "the capability to inject" in rows["watermark"] and rows["watermark"].count("yes") == 1
+
+
+def test_a_shipped_plan_is_listed_under_its_title() -> None:
+    for name in shipped.names():
+        assert shipped.title(name) == tomllib.loads(shipped.find(name).read_text(encoding="utf-8"))["title"]
 
 
 @pytest.mark.parametrize("verb", _VERBS)

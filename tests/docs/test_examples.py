@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import fedleak
 from fedleak.analyses.analysis import analyse
 from fedleak.core import rng_for
 from fedleak.errors import PlanError
@@ -37,13 +39,23 @@ def run(*command: str | Path, cwd: Path, path: Path = EXAMPLES) -> str:
     done = subprocess.run(
         [sys.executable, *map(str, command)],
         cwd=cwd,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(path), str(EXAMPLES)])},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(path), str(EXAMPLES), str(ROOT / "src")])},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+@pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
+def test_an_example_needs_nothing_of_fedleak_but_its_public_names(file: Path) -> None:
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom):
+            modules = [node.module or ""]
+            assert node.module != "fedleak" or {alias.name for alias in node.names} <= set(fedleak.__all__)
+        assert not any(module.startswith("fedleak.") for module in modules), modules
 
 
 class Silent:

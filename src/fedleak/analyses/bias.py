@@ -11,12 +11,12 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 from msgspec import Meta
-from scipy.stats import rankdata
 
 from fedleak.analyses.analysis import SingleAttackAnalysis, closing, play, vary
 from fedleak.core import IntArray, Layer, Task, format_value, rng_for
 from fedleak.errors import AttackError, PlanError
 from fedleak.games.identify import Identify
+from fedleak.lazy import stats
 from fedleak.metrics.interval import by_user
 from fedleak.metrics.permutation import average_precision
 from fedleak.pipeline.attack_runner import build_questions
@@ -191,7 +191,7 @@ def pooled(values: Sequence[Table], found: Sequence[Leaning]) -> tuple[Table, Ta
 
 def spearman(x: Table, y: Table) -> float | None:
     """The correlation of ranks; None where one of the two does not vary."""
-    a, b = rankdata(x), rankdata(y)
+    a, b = stats.rankdata(x), stats.rankdata(y)
     a, b = a - a.mean(), b - b.mean()
     scale = float(np.sqrt((a * a).sum() * (b * b).sum()))
     return float((a * b).sum()) / scale if scale > 0 else None

@@ -9,11 +9,11 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 from msgspec import Meta
-from scipy.spatial.distance import cdist
 
 from fedleak.analyses.analysis import BaseAnalysis, closing, trained
 from fedleak.analyses.feature_space import LayerName, Points, layer_of, of_data, of_updates
 from fedleak.core import format_value, rng_for
+from fedleak.lazy import scipy
 from fedleak.metrics.interval import by_user
 from fedleak.pipeline.stages import Progress
 from fedleak.plan.plan import Plan
@@ -88,6 +88,7 @@ class Distances(BaseAnalysis):
             mine = points.private[points.private_who == user]
             others = rng.permutation(np.flatnonzero(points.known_who != user))[: 5 * self.most]
             if len(others):
+                cdist = scipy.spatial.distance.cdist
                 within = float(np.median(cdist(mine, points.known[points.known_who == user])))
                 pairs[points.users[user]] = (within, float(np.median(cdist(mine, points.known[others]))))
         return pairs

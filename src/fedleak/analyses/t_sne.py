@@ -9,8 +9,6 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 from msgspec import Meta
-from scipy.spatial.distance import cdist
-from sklearn.manifold import TSNE
 from threadpoolctl import threadpool_limits
 
 from fedleak.analyses.analysis import BaseAnalysis, closing, measured, trained
@@ -19,6 +17,7 @@ from fedleak.analyses.feature_space import LayerName, Points, layer_of, of_data,
 from fedleak.core import FloatArray, rng_for
 from fedleak.errors import AttackError
 from fedleak.games.identify import Identify
+from fedleak.lazy import scipy
 from fedleak.pipeline.runs import Run
 from fedleak.pipeline.stages import Progress
 from fedleak.plan.plan import Plan
@@ -92,6 +91,8 @@ class Map(BaseAnalysis):
     def _map(self, points: Points, run: Run, space: str) -> Figure:
         rows: FloatArray = np.concatenate([points.known, points.private])
         seed = int(rng_for(run.seed, "t-sne", "map", space).integers(2**31))
+        from sklearn.manifold import TSNE
+
         layout = TSNE(perplexity=min(self.perplexity, (len(rows) - 1) / 3), init="pca", random_state=seed)
         with threadpool_limits(1):  # sums in another order would give another map
             flat = layout.fit_transform(rows)
@@ -114,7 +115,7 @@ class Map(BaseAnalysis):
 
 def nearest(points: Points, run: Run) -> AttackResult:
     """Answer every private point with the user of the nearest known one, as if it were an attack."""
-    distances = cdist(points.private, points.known)
+    distances = scipy.spatial.distance.cdist(points.private, points.known)
     claims = np.stack(
         [-distances[:, points.known_who == user].min(axis=1) for user in range(len(points.users))], axis=1
     )

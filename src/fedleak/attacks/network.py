@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Annotated, TypeAlias
 
 import numpy as np
-import torch
 from msgspec import Meta
-from torch.nn import functional
 
 from fedleak.core import FloatArray, IntArray
+from fedleak.lazy import functional, torch
 
 __all__ = ["Network", "Predict", "fit"]
 

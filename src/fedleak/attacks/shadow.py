@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
-import torch
 
 from fedleak import registry
 from fedleak.core import FloatArray, IntArray, rng_for
@@ -20,6 +19,7 @@ from fedleak.federation.engines.batches import Pool
 from fedleak.federation.engines.embedded import Embedded, one_thread
 from fedleak.federation.model import Model, Signature
 from fedleak.federation.update_pipeline import apply_update_defences as leaving
+from fedleak.lazy import torch
 from fedleak.plan.configure import configure
 from fedleak.plan.plan import FederationPlan
 from fedleak.population.population import Examples

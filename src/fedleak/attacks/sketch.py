@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 
 from fedleak.core import FloatArray
+from fedleak.lazy import scipy
 
 __all__ = ["Sketch"]
 

@@ -6,7 +6,6 @@ import click
 
 from fedleak import registry
 from fedleak.plan import shipped
-from fedleak.plan.read import read
 from fedleak.views.adversaries import everyone
 from fedleak.views.matrix import matrix
 
@@ -56,7 +55,7 @@ def described(kind: registry.Kind) -> list[tuple[str, str]]:
 
 def plans() -> list[tuple[str, str]]:
     """Shipped plans with their titles."""
-    return [(name, read(shipped.find(name)).title) for name in shipped.names()]
+    return [(name, shipped.title(name)) for name in shipped.names()]
 
 
 def show() -> None:

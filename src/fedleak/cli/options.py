@@ -6,16 +6,18 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import read
 from fedleak.plan.shipped import find
 from fedleak.population.splits import STRATIFIED
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress, TaskID
 
 __all__ = ["plan_argument", "out_option", "full_option", "jobs_option", "opened", "Bar", "bar", "console"]
 
@@ -40,6 +42,8 @@ def opened(plan: str, out: Path | None, full: bool = False) -> tuple[Plan, Path]
 
 def console() -> Console:
     """Where results are shown; 80 columns where the width is not known."""
+    from rich.console import Console
+
     return Console(width=None if sys.stdout.isatty() else 100, highlight=False)
 
 
@@ -69,6 +73,9 @@ class Bar:
 @contextmanager
 def bar() -> Iterator[Bar]:
     """Show a bar for every stage while the work goes on."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
     errors = Console(stderr=True, highlight=False)
     columns = (
         TextColumn("{task.description:<24}"),

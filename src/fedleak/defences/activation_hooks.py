@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
-
 from fedleak.federation.hooks import Loss
 from fedleak.federation.model import ActivationHooks
+from fedleak.lazy import torch
 
 __all__ = ["touched"]
 

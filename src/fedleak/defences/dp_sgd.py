@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 import numpy as np
-import torch
 from msgspec import Meta
 
 from fedleak.federation.engines.batches import steps_of
@@ -15,6 +14,7 @@ from fedleak.federation.engines.local_step import LocalStep
 from fedleak.federation.hooks import Defence
 from fedleak.federation.model import Tensors
 from fedleak.federation.privacy import Statement, Training, default_delta, poisson
+from fedleak.lazy import torch
 
 __all__ = ["DpSgd"]
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 import numpy as np
-import torch
 from msgspec import Meta
 
 from fedleak.defences.activation_hooks import touched
 from fedleak.federation.hooks import Defence, Loss
 from fedleak.federation.model import ActivationHooks
+from fedleak.lazy import torch
 
 __all__ = ["EmbeddingAdversarial"]
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 import numpy as np
-import torch
 from msgspec import Meta
 
 from fedleak.defences.activation_hooks import touched
 from fedleak.federation.hooks import Defence, Loss
+from fedleak.lazy import torch
 
 __all__ = ["EmbeddingNoise"]
 

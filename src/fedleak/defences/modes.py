@@ -7,10 +7,6 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse
-import torch
-from sklearn.cluster import MiniBatchKMeans
-from sklearn.feature_extraction.text import TfidfTransformer
 from threadpoolctl import threadpool_limits
 
 from fedleak.core import FloatArray, IntArray
@@ -20,6 +16,7 @@ from fedleak.federation.engines.embedded import Embedded, one_thread, tensors
 from fedleak.federation.hooks import PublicData
 from fedleak.federation.loss import inputs, task_of
 from fedleak.federation.model import Model
+from fedleak.lazy import scipy, torch
 from fedleak.plan.plan import FederationPlan
 from fedleak.population.population import Examples
 
@@ -51,6 +48,8 @@ def modes_of(public: PublicData, count: int, features: Literal["raw", "model", "
             points = penultimate(public.model, background, public.settings, rng)
         points = points.astype(np.float32)
         distinct = len(np.unique(points, axis=0))
+    from sklearn.cluster import MiniBatchKMeans
+
     kmeans = MiniBatchKMeans(
         n_clusters=min(count, distinct), n_init=1, batch_size=1024, random_state=int(rng.integers(2**31))
     )
@@ -65,6 +64,8 @@ def tf_idf(tokens: npt.NDArray[Any]) -> Any:
     words = tokens[rows, columns]
     shape = (len(tokens), int(tokens.max(initial=0)) + 1)
     counts = scipy.sparse.csr_matrix((np.ones(len(words), np.float32), (rows, words)), shape=shape)
+    from sklearn.feature_extraction.text import TfidfTransformer
+
     return TfidfTransformer().fit_transform(counts)
 
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from fedleak.core import FloatArray, IntArray, Params, rng_for
 from fedleak.errors import PlanError
 from fedleak.federation.hooks import Defence
 from fedleak.federation.tampering import Isolation
+from fedleak.lazy import torch
 from fedleak.plan.plan import FederationPlan
 
 __all__ = ["Aggregated", "Aggregator"]

@@ -13,8 +13,6 @@ from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from scipy.stats import beta
 
 from fedleak.core import Params, Task, rng_for
 from fedleak.federation.engines.batches import Pool
@@ -23,6 +21,7 @@ from fedleak.federation.hooks import Defence
 from fedleak.federation.model import Signature
 from fedleak.federation.models.mlp import Mlp
 from fedleak.federation.privacy import Statement, Training
+from fedleak.lazy import stats, torch
 from fedleak.plan.plan import FederationPlan
 from fedleak.population.population import Examples
 
@@ -45,8 +44,8 @@ def shown(inside: Values, outside: Values, delta: float, level: float = 0.95) ->
     def bounds(a: Values, b: Values, threshold: float, each: float) -> float:
         """From how often `a` lies above the threshold and `b` does not stay below."""
         hits, alarms = int((a > threshold).sum()), int((b > threshold).sum())
-        low = float(beta.ppf(each, hits, len(a) - hits + 1)) if hits else 0.0
-        high = float(beta.ppf(1 - each, alarms + 1, len(b) - alarms)) if alarms < len(b) else 1.0
+        low = float(stats.beta.ppf(each, hits, len(a) - hits + 1)) if hits else 0.0
+        high = float(stats.beta.ppf(1 - each, alarms + 1, len(b) - alarms)) if alarms < len(b) else 1.0
         return math.log((low - delta) / high) if low > delta else 0.0
 
     each = (1 - level) / 2

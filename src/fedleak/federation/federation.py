@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from fedleak.core import IntArray, Params, UserId, rng_for
 from fedleak.federation.aggregation import Aggregator
@@ -23,6 +22,7 @@ from fedleak.federation.loss import task_of
 from fedleak.federation.model import Model
 from fedleak.federation.tampering import NOTHING, Isolation, Tampering
 from fedleak.federation.update_pipeline import apply_update_defences, finite
+from fedleak.lazy import torch
 from fedleak.plan.plan import FederationPlan
 from fedleak.plan.together import require_places
 from fedleak.population.population import Examples, Share

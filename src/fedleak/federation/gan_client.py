@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
-import torch.nn.functional as F
 
 from fedleak.core import Params, rng_for
 from fedleak.errors import PlanError
 from fedleak.federation.engines.embedded import one_thread, tensors
-from fedleak.federation.generator import Generator
 from fedleak.federation.model import Model
+from fedleak.lazy import functional as F
+from fedleak.lazy import torch
 from fedleak.plan.plan import JoinPlan
 from fedleak.population.population import Examples
 
@@ -32,6 +31,8 @@ class ClassGan:
                 f"[join]: the examples have shape {shape}; the malicious client generates images (channel, "
                 "height, width), so this needs a data set of images"
             )
+        from fedleak.federation.generator import Generator
+
         self.model, self.classes, self.plan, self.seed = model, classes, plan, seed
         self.generator = Generator(shape, classes, plan.width, rng_for(seed, "weights"))
         self.adam = torch.optim.Adam(self.generator.parameters(), _RATE, (_MOMENTUM, 0.999))

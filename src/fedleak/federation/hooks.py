@@ -31,18 +31,18 @@ from typing import ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from fedleak.core import FloatArray, Observation, Params
 from fedleak.federation.engines.local_step import LocalStep
 from fedleak.federation.model import ActivationHooks, Model, Tensors
 from fedleak.federation.privacy import Statement, Training
+from fedleak.lazy import torch
 from fedleak.plan.plan import FederationPlan
 from fedleak.population.population import Examples
 
 __all__ = ["Defence", "PublicData", "Added", "Loss", "hidden"]
 
-Loss: TypeAlias = Callable[[ActivationHooks], torch.Tensor]
+Loss: TypeAlias = "Callable[[ActivationHooks], torch.Tensor]"
 """The sum of the clients' losses, where something is done to what flows through the model."""
 
 

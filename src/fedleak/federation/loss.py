@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-import torch
-import torch.nn.functional as F
 
 from fedleak.core import Task
 from fedleak.errors import DataError
+from fedleak.lazy import functional as F
+from fedleak.lazy import torch
 from fedleak.population.population import Examples
 
 __all__ = ["task_of", "inputs", "total"]
@@ -44,7 +43,9 @@ def total(
         counted = (targets != 0) & (share != 0).unsqueeze(2)
         # The mean is over words, not sentences; a batch without a word to predict has no gradient.
         weight = counted / counted.sum((1, 2), keepdim=True).clamp_(min=1)
-        apply: Callable[..., torch.Tensor] = _CrossEntropy.apply  # torch leaves it untyped
+        from fedleak.federation.cross_entropy import CrossEntropy
+
+        apply: Callable[..., torch.Tensor] = CrossEntropy.apply  # torch leaves it untyped
         return apply(outputs.reshape(-1, outputs.shape[-1]), targets.reshape(-1), weight.view(-1))
     if y is None:
         raise DataError(f"the task '{task.value}' needs a label for each example")
@@ -56,25 +57,3 @@ def total(
     else:
         losses = (outputs.flatten() - y.view(-1)).square()
     return torch.dot(losses, share.reshape(-1))
-
-
-class _CrossEntropy(torch.autograd.Function):
-    """The weighted sum of cross-entropies; its gradient, weight * (softmax - one-hot), replaces what was saved.
-
-    Torch's own fills one array with zeros and another with the gradient; with a vocabulary of outputs for each word
-    that took a quarter of a language model's round.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, outputs: torch.Tensor, targets: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        logs = torch.log_softmax(outputs, 1)
-        targets = targets.unsqueeze(1)
-        ctx.save_for_backward(logs, targets, weight)
-        return -torch.dot(logs.gather(1, targets).view(-1), weight)
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None, None]:
-        logs, targets, weight = ctx.saved_tensors
-        weight = (weight * grad).unsqueeze(1)
-        return logs.exp_().mul_(weight).scatter_add_(1, targets, -weight), None, None

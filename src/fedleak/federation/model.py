@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
-import torch
 
 from fedleak.core import Layout, Params, Task
+from fedleak.lazy import torch
 
 __all__ = ["Signature", "Tensors", "Input", "ActivationHooks", "Model", "Stochastic", "Convolutional", "Architecture"]
 
-Tensors: TypeAlias = Mapping[str, torch.Tensor]
+Tensors: TypeAlias = "Mapping[str, torch.Tensor]"
 """`layer.tensor` -> values with a leading client axis: a layer `fc` holds `fc.weight` (clients, out, in)."""
 
-ActivationHooks: TypeAlias = Mapping[str, Callable[[torch.Tensor], torch.Tensor]]
+ActivationHooks: TypeAlias = "Mapping[str, Callable[[torch.Tensor], torch.Tensor]]"
 """Place in a model -> what is done to the values that pass it, (clients, batch, length, size)."""
 
 

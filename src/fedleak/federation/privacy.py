@@ -13,9 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
-from scipy.special import log_ndtr
-
 from fedleak.errors import PlanError
+from fedleak.lazy import scipy
 from fedleak.plan.plan import FederationPlan
 
 __all__ = [
@@ -130,8 +129,8 @@ def gaussian(multiplier: float, steps: int, delta: float) -> float:
 
     def leak(epsilon: float) -> float:
         # In logarithms: e^epsilon alone overflows where there is next to no noise.
-        inside = float(log_ndtr(mu / 2 - epsilon / mu))
-        return math.exp(inside) - math.exp(epsilon + float(log_ndtr(-mu / 2 - epsilon / mu)))
+        inside = float(scipy.special.log_ndtr(mu / 2 - epsilon / mu))
+        return math.exp(inside) - math.exp(epsilon + float(scipy.special.log_ndtr(-mu / 2 - epsilon / mu)))
 
     # Concentrated differential privacy gives an upper end (Bun and Steinke, 2016, proposition 1.3).
     low, high = 0.0, mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta))

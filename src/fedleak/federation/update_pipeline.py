@@ -7,11 +7,11 @@ from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from fedleak.core import Params
 from fedleak.errors import TrainingError
 from fedleak.federation.hooks import Defence
+from fedleak.lazy import torch
 from fedleak.plan.plan import FederationPlan
 
 __all__ = ["Draws", "apply_update_defences", "finite"]

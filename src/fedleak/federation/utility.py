@@ -9,9 +9,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from sklearn.metrics import average_precision_score
-from sklearn.neighbors import NearestNeighbors
 
 from fedleak.core import Params, Task, rng_for
 from fedleak.errors import TrainingError
@@ -20,6 +17,7 @@ from fedleak.federation.engines.embedded import Embedded, one_thread, tensors
 from fedleak.federation.federation import initial
 from fedleak.federation.loss import inputs, task_of
 from fedleak.federation.model import Model
+from fedleak.lazy import torch
 from fedleak.plan.plan import FederationPlan
 from fedleak.population.population import Examples
 
@@ -125,6 +123,8 @@ def _precision(scores: npt.NDArray[Any], y: npt.NDArray[Any]) -> float:
     if not len(present):
         raise TrainingError("utility cannot be measured: no test example shows any of the classes")
     ranked = np.nan_to_num(scores, nan=0.0, posinf=0.0, neginf=0.0)
+    from sklearn.metrics import average_precision_score
+
     return float(np.mean([average_precision_score(y[:, c], ranked[:, c]) for c in present]))
 
 
@@ -136,6 +136,8 @@ def nearest(train: Examples, test: Examples, task: Task, k: int = 10) -> float |
     if np.issubdtype(train.x.dtype, np.integer) or train.y is None:
         return None
     flat = [examples.x.reshape(len(examples), -1) for examples in (train, test)]
+    from sklearn.neighbors import NearestNeighbors
+
     index = NearestNeighbors(n_neighbors=min(k, len(train)), algorithm="brute").fit(flat[0])
     near = index.kneighbors(flat[1], return_distance=False)
     labels = np.eye(int(train.y.max()) + 1, dtype=np.float32)[train.y] if task is Task.CLASSIFY else train.y

@@ -55,6 +55,7 @@ class Attribute(OptionGame):
             text="The share of a user's updates for which the right group is named, averaged over users. Chance is "
             "never below what naming the largest group would give.",
             measure=traits.top1,
+            per_user=traits.each,
         ),
         average_precision(traits.average_precision, column="AP"),
     )

@@ -39,13 +39,14 @@ class Identify(OptionGame):
     name: ClassVar[str] = "identify"
     summary: ClassVar[str] = "Who of these users sent this update?"
     metrics: ClassVar[tuple[Metric, ...]] = (
-        average_precision(identification.average_precision),
+        average_precision(identification.average_precision, per_user=identification.each),
         Metric(
             name="top1",
             title="top-1",
             short="top-1",
             text="The share of updates whose true sender is the attacker's first guess.",
             measure=partial(identification.top, 1),
+            per_user=partial(identification.each, k=1),
             column="top-1",
             percent=True,
         ),
@@ -55,6 +56,7 @@ class Identify(OptionGame):
             short="top-5",
             text="The share of updates whose true sender is among the attacker's first five guesses.",
             measure=partial(identification.top, 5),
+            per_user=partial(identification.each, k=5),
         ),
         Metric(
             name="unseen",

@@ -20,6 +20,7 @@ from fedleak.games.game import Answers, GameInstance, Headline, OptionGame, Ques
 from fedleak.games.identify import anonymous, senders
 from fedleak.metrics import binary
 from fedleak.metrics.metric import Metric, average_precision
+from fedleak.metrics.ranking import Ranking
 from fedleak.population.population import Examples
 from fedleak.results.audit import Score
 from fedleak.trace.prior import Prior
@@ -45,7 +46,7 @@ class Profile(OptionGame):
     name: ClassVar[str] = "profile"
     summary: ClassVar[str] = "Does the owner of this client fit the profile?"
     metrics: ClassVar[tuple[Metric, ...]] = (
-        average_precision(binary.average_precision),
+        average_precision(binary.average_precision, ranked=Ranking.average_precision),
         Metric(
             name="p5",
             title="precision among the 5 likeliest",

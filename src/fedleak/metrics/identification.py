@@ -15,7 +15,7 @@ from fedleak.metrics.permutation import Tally
 from fedleak.metrics.permutation import average_precision as average_precision_tally
 from fedleak.metrics.permutation import top as top_tally
 
-__all__ = ["average_precision", "top", "unseen", "open_world", "users", "by_tally", "UNSEEN"]
+__all__ = ["average_precision", "top", "each", "unseen", "open_world", "users", "by_tally", "UNSEEN"]
 
 UNSEEN = "unseen"
 
@@ -30,6 +30,18 @@ def average_precision(played: Sequence[AttackResult], *, level: float, permutati
 def top(k: int, played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
     """Share of the updates of users to choose from whose sender is among the k highest claims."""
     return by_tally(played, f"top{k}", lambda one: top_tally(one.claims, one.right, k, users(one)), level, permutations)
+
+
+def each(one: AttackResult, k: int | None = None) -> dict[str, tuple[float, float]]:
+    """The average precision of each user, or their share in the first k claims, with what it counts in the mean."""
+    count = users(one)
+    found = (
+        average_precision_tally(one.claims, one.right, count)
+        if k is None
+        else top_tally(one.claims, one.right, k, count)
+    )
+    values = zip(found.per_user.tolist(), found.weights.tolist(), strict=True)
+    return dict(zip(one.options[:count], values, strict=True))
 
 
 def unseen(played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:

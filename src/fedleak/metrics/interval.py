@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from fedleak.core import IntArray
 
-__all__ = ["Interval", "by_user", "by_resample", "in_chunks", "wilson"]
+__all__ = ["percentiles", "Interval", "by_user", "by_resample", "in_chunks", "wilson"]
 
 _CELLS = 1_000_000  # of a table of resamples against questions that is worked on at once: 8 MB
 
@@ -45,7 +45,7 @@ def by_user(
         return wilson(float(values[0]) if n else 0.0, n, level)
     draws = rng.integers(n, size=(resamples, n))
     means = (values[draws] * weights[draws]).sum(axis=1) / weights[draws].sum(axis=1)
-    found = _percentiles(means, n, level)
+    found = percentiles(means, n, level)
     if found.low == 0 and np.isin(values, (0, 1)).all() and np.ptp(weights) == 0:
         return Interval(wilson(float(values.mean()), n, level).low, found.high)
     return found
@@ -84,7 +84,7 @@ def by_resample(
     if len(drawn) < 2 or np.ptp(drawn) < 1e-12:
         return wilson(float(value), users, level)
     # The smallest group is what is known least about.
-    found = _percentiles(drawn, max(2, min(len(group) for group in members)), level)
+    found = percentiles(drawn, max(2, min(len(group) for group in members)), level)
     bias = float(drawn.mean() - value)
     return Interval(*(float(np.clip(end - bias, 0, 1)) for end in (found.low, found.high)))
 
@@ -95,7 +95,7 @@ def in_chunks(work: Callable[[int], npt.NDArray[np.float64]], rows: int, questio
     return np.concatenate([work(min(step, rows - start)) for start in range(0, rows, step)])
 
 
-def _percentiles(drawn: npt.NDArray[np.float64], users: int, level: float) -> Interval:
+def percentiles(drawn: npt.NDArray[np.float64], users: int, level: float) -> Interval:
     """Widened for few users as proposed by Hesterberg (2015, "What teachers should know about the bootstrap", 5)."""
     from scipy import stats  # takes long to import, and games that only declare their metrics do not need it
 

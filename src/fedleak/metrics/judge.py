@@ -12,14 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import torch
-import torch.nn.functional as F
-from scipy import ndimage
-from torch import nn
 
 from fedleak.core import ByteCache, FloatArray, IntArray, rng_for
 from fedleak.errors import AttackError
 from fedleak.federation.engines.embedded import one_thread
+from fedleak.lazy import functional as F
+from fedleak.lazy import ndimage, nn, torch
 from fedleak.metrics.unreadable_images import garbage
 from fedleak.trace.evidence import Evidence
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from fedleak.metrics.attack_result import AttackResult, Measured
+from fedleak.metrics.ranking import Ranking, Weights
 from fedleak.results.audit import MetricInfo
 
 __all__ = ["Measure", "Metric", "always", "average_precision", "auc"]
@@ -39,6 +40,11 @@ class Metric:
     column: str = ""  # head of its column beside the headline metric; without one it is in results.json only
     percent: bool = False  # written as a percentage in that column
     tabled: bool = False  # the report has it in a table of the game's own, and nowhere else
+    # How two audits are compared with the same users on both sides: the metric of each user, by name, with what it
+    # counts in the mean; or the metric of a ranking, where every question is ranked by one claim. Without either,
+    # the two intervals are compared.
+    per_user: Callable[[AttackResult], dict[str, tuple[float, float]]] | None = None
+    ranked: Callable[[Ranking, Weights, Weights], Weights] | None = None
 
     @property
     def info(self) -> MetricInfo:
@@ -54,7 +60,12 @@ class Metric:
         )
 
 
-def average_precision(measure: Measure, column: str = "") -> Metric:
+def average_precision(
+    measure: Measure,
+    column: str = "",
+    per_user: Callable[[AttackResult], dict[str, tuple[float, float]]] | None = None,
+    ranked: Callable[[Ranking, Weights, Weights], Weights] | None = None,
+) -> Metric:
     """Average precision, which every game with a ranking of answers has."""
     return Metric(
         name="ap",
@@ -65,6 +76,8 @@ def average_precision(measure: Measure, column: str = "") -> Metric:
         "it is the mean over them.",
         measure=measure,
         column=column,
+        per_user=per_user,
+        ranked=ranked,
     )
 
 
@@ -78,4 +91,5 @@ def auc(measure: Measure) -> Metric:
         "first. Guessing gives one half.",
         measure=measure,
         column="AUC",
+        ranked=Ranking.auc,
     )

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from fedleak.core import FloatArray, IntArray
 from fedleak.errors import AttackError
+from fedleak.lazy import stats
 
 __all__ = ["Tally", "average_precision", "top", "hits", "derangement"]
 
@@ -71,11 +72,9 @@ def average_precision(claims: FloatArray, right: IntArray, users: int | None = N
     Equal claims share a threshold, as in scikit-learn's average_precision_score. Only the first `users` options are
     users (all of them, if absent); updates of anyone else are ranked with the others, but nobody is to be found there.
     """
-    from scipy.stats import rankdata  # late, as in fedleak.metrics.interval
-
     users = claims.shape[1] if users is None else users
     # how many claims are at least as high
-    rank = rankdata(-claims[:, :users].astype(np.float64), method="max", axis=0)
+    rank = stats.rankdata(-claims[:, :users].astype(np.float64), method="max", axis=0)
     table = np.zeros((users, users))
     counts = np.bincount(right, minlength=users)[:users]
     for user in np.flatnonzero(counts):
@@ -106,8 +105,6 @@ def hits(claims: FloatArray, k: int) -> Table:
 
     Ties are broken at random in expectation, so that an attack gains nothing by answering everything alike.
     """
-    from scipy.stats import rankdata
-
-    above = rankdata(-claims, method="min", axis=1) - 1
-    tied = rankdata(-claims, method="max", axis=1) - above
+    above = stats.rankdata(-claims, method="min", axis=1) - 1
+    tied = stats.rankdata(-claims, method="max", axis=1) - above
     return np.asarray(np.clip((k - above) / tied, 0, 1))

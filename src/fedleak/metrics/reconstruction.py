@@ -12,10 +12,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-from scipy.spatial.distance import cdist
-from scipy.special import gammaln
 
 from fedleak.core import FloatArray, IntArray, rng_for
+from fedleak.lazy import scipy
 from fedleak.metrics.attack_result import AttackResult, Measured, pooled
 from fedleak.metrics.interval import by_user
 from fedleak.metrics.judge import Judge, judge
@@ -39,7 +38,7 @@ def nearest(played: Sequence[AttackResult], *, level: float, permutations: int) 
         table = np.empty((len(who), len(who)))
         for row, claims in enumerate(_flat(one)):
             # (samples, clients): the distance to the nearest image of each.
-            gap = np.stack([cdist(claims, x).min(axis=1) for x in shown], axis=1)
+            gap = np.stack([scipy.spatial.distance.cdist(claims, x).min(axis=1) for x in shown], axis=1)
             first = gap <= gap.min(axis=1, keepdims=True)
             table[row] = (first / first.sum(axis=1, keepdims=True)).mean(axis=0)[who]
         tables.append(table)
@@ -80,12 +79,14 @@ def _won(claims: FloatArray, own: FloatArray, others: FloatArray) -> Weights:
     """How probably an image is nearer to the nearest of `own` than to that of as many drawn from `others`."""
     if not len(others):
         return np.full(len(claims), 0.5)
-    gap = cdist(claims, own).min(axis=1, keepdims=True)
-    nearer = (cdist(claims, others) < gap).sum(axis=1)
+    gap = scipy.spatial.distance.cdist(claims, own).min(axis=1, keepdims=True)
+    nearer = (scipy.spatial.distance.cdist(claims, others) < gap).sum(axis=1)
     many, few = len(others), min(len(own), len(others))
     left = many - nearer  # none of those that are nearer must be drawn
-    ways = gammaln(np.maximum(left, few) + 1) - gammaln(np.maximum(left - few, 0) + 1)
-    return np.where(left >= few, np.exp(ways - gammaln(many + 1) + gammaln(many - few + 1)), 0.0)
+    ways = scipy.special.gammaln(np.maximum(left, few) + 1) - scipy.special.gammaln(np.maximum(left - few, 0) + 1)
+    return np.where(
+        left >= few, np.exp(ways - scipy.special.gammaln(many + 1) + scipy.special.gammaln(many - few + 1)), 0.0
+    )
 
 
 def of_property(played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
@@ -157,7 +158,7 @@ def _told(kept: Judge, images: FloatArray, own: IntArray) -> dict[str, float]:
     readable = answers.argmax(axis=1) < kept.classes
     sure = answers[:, :-1] / np.maximum(answers[:, :-1].sum(axis=1, keepdims=True), 1e-12)
     flat = images.reshape(len(images), -1)
-    apart = [cdist(flat[shown == c], flat[shown == c]).sum() for c in np.unique(shown)]
+    apart = [scipy.spatial.distance.cdist(flat[shown == c], flat[shown == c]).sum() for c in np.unique(shown)]
     pairs = sum(n * (n - 1) for n in np.bincount(shown))
     size = np.linalg.norm(flat, axis=1).mean()
     return {

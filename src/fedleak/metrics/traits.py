@@ -13,7 +13,7 @@ from fedleak.metrics.interval import by_resample, by_user, in_chunks
 from fedleak.metrics.permutation import hits
 from fedleak.metrics.ranking import Ranking, Weights
 
-__all__ = ["top1", "average_precision", "answered"]
+__all__ = ["top1", "average_precision", "answered", "each"]
 
 
 def top1(played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
@@ -50,6 +50,13 @@ def answered(one: AttackResult) -> tuple[IntArray, Weights]:
     shares = np.zeros((len(first), len(one.options)))
     np.add.at(shares, user, hits(one.claims, 1))
     return one.right[first], shares / np.bincount(user)[:, None]
+
+
+def each(one: AttackResult) -> dict[str, tuple[float, float]]:
+    """The share of each user's updates that are answered right, which counts the same for everybody."""
+    value, shares = answered(one)
+    names = [one.users[place] for place in np.unique(one.about[:, 0])]
+    return {name: (float(share[v]), 1.0) for name, v, share in zip(names, value, shares, strict=True)}
 
 
 def average_precision(played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:

@@ -7,9 +7,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy import ndimage
 
 from fedleak.core import FloatArray
+from fedleak.lazy import ndimage
 
 __all__ = ["garbage"]
 

@@ -17,6 +17,7 @@ from fedleak.games.game import Game, GameInstance, Predictions
 from fedleak.metrics.permutation import derangement
 from fedleak.pipeline.jobs import Tick, deserialise_plan
 from fedleak.pipeline.runs import Run, digest, facts, runs
+from fedleak.plan.given import code_of
 from fedleak.score.assemble import settings_key
 from fedleak.score.score import AttackResult
 from fedleak.trace.files import private_folder, read_whole, write_atomic
@@ -31,9 +32,11 @@ __all__ = ["build_questions", "play", "attack_run", "attack_job", "is_played", "
 def claims_path(run: Run, attack: Attack, game: Game, adversary: Adversary) -> Path:
     """Where an attack's claims lie; other settings of the attack or of its game have another file.
 
-    So has another budget of memory: with less of it, an attack may see a sketch of the updates only.
+    So has another budget of memory: with less of it, an attack may see a sketch of the updates only. And so has an
+    attack that was given as an object, once its code is another.
     """
-    key = digest([settings_key(attack, game, adversary), run.memory])[:8]
+    code = [*code_of("attack", attack), *code_of("game", game)]
+    key = digest([settings_key(attack, game, adversary), run.memory, *code])[:8]
     # Other controls are only marked otherwise: what was claimed is the same.
     control = "-shuffled" if run.variant.control == "shuffled-selection" else ""
     known = "-known" if run.variant.adaptive == "machine" else ""  # with shadow clients it has a folder of its own

@@ -20,10 +20,10 @@ from functools import cache
 from typing import Any, Protocol
 
 import msgspec
-import torch
 from threadpoolctl import threadpool_limits
 
 from fedleak.errors import FedleakError
+from fedleak.lazy import torch
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import parse
 
@@ -62,14 +62,18 @@ def share_cores(count: int, wanted: int | None) -> tuple[int, int]:
     return processes, max(1, processes // max(1, count))
 
 
-def serialise_plan(plan: Plan) -> tuple[str, bytes]:
-    """A plan as it crosses between processes: plain data only."""
-    return plan.text, msgspec.json.encode(plan.change)
+def serialise_plan(plan: Plan) -> tuple[str | Plan, bytes]:
+    """A plan as it crosses between processes: plain data only. One that holds objects stays in this process."""
+    return (plan, b"") if plan.in_process else (plan.text, msgspec.json.encode(plan.change))
+
+
+def deserialise_plan(text: str | Plan, change: bytes) -> Plan:
+    """A worker process reads the plan again."""
+    return text if isinstance(text, Plan) else _parsed(text, change)
 
 
 @cache
-def deserialise_plan(text: str, change: bytes) -> Plan:
-    """A worker process reads the plan again."""
+def _parsed(text: str, change: bytes) -> Plan:
     return parse(text, change=msgspec.json.decode(change))
 
 
@@ -98,7 +102,8 @@ def run_jobs(
                 tolerate(place, error)
         return failed
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["fedleak.pipeline.stages"])
+    # What every job uses is imported once, in the process from which the workers are forked.
+    context.set_forkserver_preload(["fedleak.pipeline.stages", "torch", "scipy.stats", "sklearn.neighbors"])
     ticks = context.Queue()
     pool = ProcessPoolExecutor(min(processes, len(jobs)), mp_context=context, initializer=enter, initargs=(ticks,))
     try:

@@ -16,6 +16,7 @@ import msgspec
 from fedleak.errors import TraceError
 from fedleak.federation.hooks import Defence
 from fedleak.plan.configure import to_dict
+from fedleak.plan.given import code_of
 from fedleak.plan.plan import Plan, Play
 from fedleak.trace.run_facts import RunFacts
 
@@ -117,6 +118,9 @@ def runs(plan: Plan, out: Path) -> list[Run]:
                     [to_dict(d) for d in variant.defences],
                     variant.adaptive == "clients",
                     seed,
+                    *code_of("dataset", plan.dataset),
+                    *code_of("model", plan.model),
+                    *code_of("defence", *variant.defences),
                 ]
             ),
             memory=plan.audit.memory,

@@ -13,7 +13,7 @@ from fedleak.pipeline.output import add_elapsed, analyses, ensure_owned, working
 from fedleak.pipeline.runs import facts, runs
 from fedleak.pipeline.training import train_job
 from fedleak.plan.plan import Plan
-from fedleak.report import html, results_file
+from fedleak.report import results_file
 from fedleak.results.audit import Audit
 from fedleak.score.assemble import assemble
 
@@ -72,6 +72,8 @@ def score(plan: Plan, out: Path, progress: Progress, *, partial: bool = False) -
 
 def report(result: Audit, out: Path) -> Path:
     """Write the HTML report."""
+    from fedleak.report import html  # the template engine is slow to import, and `fedleak check` writes no report
+
     path = out / "report.html"
     html.write(result, path)
     return path

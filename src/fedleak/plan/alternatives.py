@@ -13,7 +13,7 @@ __all__ = ["written_out", "parts"]
 _OWN = ("name", "also", "deployed")  # keys of [[defence]] that are no setting of the defence
 
 
-def written_out(tables: Sequence[Any], source: str) -> list[tuple[str, Mapping[str, Any]]]:
+def written_out(tables: Sequence[Any], source: str) -> list[tuple[str, Any]]:
     """Every alternative, with where it stands in the plan: a list where one value is expected gives one for each.
 
     Lists in several keys, and in the defences under `also`, are combined with each other.
@@ -21,9 +21,12 @@ def written_out(tables: Sequence[Any], source: str) -> list[tuple[str, Mapping[s
     >>> [table for _, table in written_out([{"name": "noise", "sigma": [1, 2]}], "plan")]
     [{'name': 'noise', 'sigma': 1}, {'name': 'noise', 'sigma': 2}]
     """
-    found: list[tuple[str, Mapping[str, Any]]] = []
+    found: list[tuple[str, Any]] = []
     for place, table in enumerate(tables, 1):
         where = f"{source} [[defence]] {place}"
+        if not isinstance(table, Mapping):  # an object, or several that act at the same time
+            found.append((where, table))
+            continue
         also = parts(table, where)[1]
         grids = [_grid(one, where if not n else f"{where} also {n}") for n, one in enumerate([table, *also])]
         chosen = [{**first, "also": list(rest)} if also else first for first, *rest in product(*grids)]

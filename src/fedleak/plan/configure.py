@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 import msgspec
 
 from fedleak.errors import PlanError, did_you_mean
+from fedleak.plan.content import content_digest
 
 __all__ = ["configure", "to_dict"]
 
@@ -69,9 +70,15 @@ def shown(value: Any) -> str:
 
 
 def to_dict(component: Any) -> dict[str, Any]:
-    """The settings of a configured thing as plain data, its registered name first."""
+    """The settings of a configured thing as plain data, its registered name first.
+
+    Where a setting is no plain data (an array, a function), a digest of its content stands for it.
+    """
     name = getattr(type(component), "name", None)
-    fields = {f.name: getattr(component, f.name) for f in dataclasses.fields(component)}
+    if hasattr(component, "plain_settings"):  # it holds too much to list
+        fields = component.plain_settings()
+    else:
+        fields = {f.name: getattr(component, f.name) for f in dataclasses.fields(component)}
     # Through JSON and back, so that it compares equal to what is read from disk (a tuple becomes a list).
-    settings: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(fields))
+    settings: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(fields, enc_hook=content_digest))
     return {"name": name, **settings} if isinstance(name, str) else settings

@@ -31,6 +31,7 @@ __all__ = [
     "Control",
     "Play",
     "Plan",
+    "trained_part",
 ]
 
 Control: TypeAlias = Literal["iid", "fresh-data", "decoys", "shuffled-selection", "swapped-secrets"]
@@ -270,6 +271,7 @@ class Plan:
     source: str = "plan"  # which file that is, for errors
     change: Mapping[str, Any] = field(default_factory=dict)  # what was asked for beside it, in the plan's own keys
     resolved: Mapping[str, Any] = field(default_factory=dict)  # the same as plain data, with every default
+    in_process: bool = False  # it holds objects, which cannot cross into worker processes
 
     @property
     def plays(self) -> list[Play]:
@@ -286,5 +288,10 @@ class Plan:
     @property
     def trained(self) -> dict[str, Any]:
         """The part that decides what is trained; attacks, defences, seeds and limits can be added to it later."""
-        decides = ("dataset", "population", "model", "federation", "inject", "isolate", "join", "record")
-        return {key: self.resolved[key] for key in decides if key in self.resolved}
+        return trained_part(self.resolved)
+
+
+def trained_part(resolved: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a resolved plan, the part that decides what is trained."""
+    decides = ("dataset", "population", "model", "federation", "inject", "isolate", "join", "record")
+    return {key: resolved[key] for key in decides if key in resolved}

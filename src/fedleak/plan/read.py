@@ -16,6 +16,7 @@ from fedleak.plan.alternatives import parts, written_out
 from fedleak.plan.capabilities import granted
 from fedleak.plan.checks import fitting, paired, refuse_twice
 from fedleak.plan.configure import configure, convert, to_dict
+from fedleak.plan.given import given, holds_object, portable
 from fedleak.plan.plan import AuditPlan, Control, FederationPlan, Plan, PopulationPlan, RecordPlan
 from fedleak.plan.together import check_together
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["read", "parse"]
 
-_TOP = {
+_TOP: Mapping[str, Any] = {
     "title": str,
     "story": str,
     "seeds": Annotated[tuple[Annotated[int, msgspec.Meta(ge=0)], ...], msgspec.Meta(min_length=1)],
@@ -67,8 +68,9 @@ def read(path: Path, *, full: bool = False) -> Plan:
 
 
 def parse(text: str, source: str = "plan", change: Mapping[str, Any] | None = None) -> Plan:
-    """Check the text of a plan; `source` is named in errors, and `change` replaces keys of it."""
-    top = checked(merged(toml(text, source), change or {}), source)
+    """Check the text of a plan; `source` is named in errors; `change` replaces keys, by tables or objects."""
+    change = portable(change or {})
+    top, in_process = checked(merged(toml(text, source), change), source)
     population = configure(PopulationPlan, top.get("population", {}), f"{source} [population]")
     audit = configure(AuditPlan, top.get("audit", {}), f"{source} [audit]")
     dataset: Dataset = component("dataset", top["dataset"], f"{source} [dataset]")
@@ -105,7 +107,8 @@ def parse(text: str, source: str = "plan", change: Mapping[str, Any] | None = No
         limits=limits(top.get("limits", {}), games, f"{source} [limits]"),
         text=text,
         source=source,
-        change=change or {},
+        change=change,
+        in_process=in_process,
     )
     found = resolved(plan)
     refuse_twice([analysis["name"] for analysis in found["analysis"]], f"{source} [[analysis]]")
@@ -115,22 +118,26 @@ def parse(text: str, source: str = "plan", change: Mapping[str, Any] | None = No
     return replace(plan, resolved=found)
 
 
-def checked(raw: Mapping[str, Any], source: str) -> dict[str, Any]:
-    """The keys of a plan, none unknown and none missing; a change to None takes one away, TOML has no such value."""
+def checked(raw: Mapping[str, Any], source: str) -> tuple[dict[str, Any], bool]:
+    """The keys of a plan, none unknown and none missing, and whether some of them hold objects.
+
+    A change to None takes a key away; TOML has no such value.
+    """
     raw = {key: value for key, value in raw.items() if value is not None}
     for key in raw:
         if key not in _TOP:
             raise PlanError(f"{source}: unknown key '{key}'{did_you_mean(key, _TOP)}")
-    top = {key: convert(value, _TOP[key], f"{source}: {key}") for key, value in raw.items()}
+    objects = {key: value for key, value in raw.items() if holds_object(key, value)}
+    top = {key: objects[key] if key in objects else convert(raw[key], _TOP[key], f"{source}: {key}") for key in raw}
     for key in ("dataset", "model", "attack"):
         if key not in top:
             raise PlanError(f"{source}: missing table [{key}]" if key != "attack" else f"{source}: no [[attack]] given")
-    return top
+    return top, bool(objects)
 
 
-def model_table(table: Mapping[str, Any]) -> Mapping[str, Any]:
-    """[model], where `module:callable` names a model of the user's own."""
-    name = table.get("name", "")
+def model_table(table: Any) -> Any:
+    """[model], where `module:callable` names a model of the user's own; an object is left as it is."""
+    name = table.get("name", "") if isinstance(table, Mapping) else ""
     return {**table, "name": "own", "target": name} if ":" in str(name) else table
 
 
@@ -205,9 +212,9 @@ def named(kind: registry.Kind, name: Any, where: str) -> Any:
 
 
 def component(kind: registry.Kind, table: Any, where: str) -> Any:
-    """Build a registered thing from its table: `name` chooses it, the other keys are its settings."""
+    """Build a thing from its table: `name` chooses it, the other keys are its settings. Or take it as an object."""
     if not isinstance(table, Mapping):
-        raise PlanError(f"{where}: expected a table with a name")
+        return given(kind, table, where)
     cls = named(kind, table.get("name"), where)
     return configure(cls, {key: value for key, value in table.items() if key != "name"}, where)
 
@@ -224,14 +231,18 @@ def chosen_defences(
     alternatives = written_out(tables, source)
     chosen = []
     for where, table in alternatives:
-        own, also = parts(table, where)
-        others = [component("defence", t, f"{where} also {i}") for i, t in enumerate(also, 1)]
-        chosen.append((component("defence", own, where), *others))
+        if isinstance(table, Mapping):
+            own, also = parts(table, where)
+            others = [component("defence", t, f"{where} also {i}") for i, t in enumerate(also, 1)]
+            chosen.append((component("defence", own, where), *others))
+        else:  # an object, or several that act at the same time
+            several = table if isinstance(table, list) else [table]
+            chosen.append(tuple(component("defence", one, where) for one in several))
         check_together(chosen[-1], where, model)
     deployed = [
         i
         for i, (where, table) in enumerate(alternatives)
-        if convert(table.get("deployed", False), bool, f"{where} deployed")
+        if isinstance(table, Mapping) and convert(table.get("deployed", False), bool, f"{where} deployed")
     ]
     if len(deployed) > 1:
         raise PlanError(f"{source} [[defence]]: only one can be deployed; combine several with also = [...]")
@@ -243,16 +254,16 @@ def limits(table: Mapping[str, Any], games: Sequence[Game], where: str) -> dict[
     share = Annotated[float, msgspec.Meta(ge=0, le=1)]
     known = {game.name: [m.name for m in game.metrics if not m.lower_leaks] for game in games}
     found: dict[str, dict[str, float]] = {}
-    for name, given in table.items():
+    for name, metrics in table.items():
         if name not in known:
             raise PlanError(
                 f"{where}: no attack of this plan plays a game '{name}'{did_you_mean(name, known)}; limits stand in a "
                 f"table by game, for instance [limits.{next(iter(known))}]"
             )
-        if not isinstance(given, Mapping):
+        if not isinstance(metrics, Mapping):
             raise PlanError(f"{where} {name}: expected a table of metrics, for instance {known[name][0]} = 0.5")
-        for metric in given:
+        for metric in metrics:
             if metric not in known[name]:
                 raise PlanError(f"{where} {name}: unknown metric '{metric}'{did_you_mean(metric, known[name])}")
-        found[name] = {metric: convert(value, share, f"{where} {name}.{metric}") for metric, value in given.items()}
+        found[name] = {metric: convert(value, share, f"{where} {name}.{metric}") for metric, value in metrics.items()}
     return found

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 from fedleak.errors import PlanError, did_you_mean
 
-__all__ = ["folder", "names", "find"]
+__all__ = ["folder", "names", "title", "find"]
 
 
 def folder() -> Path:
@@ -20,6 +21,12 @@ def names() -> list[str]:
     """Names of the shipped plans, for instance `demo`."""
     root = folder()
     return sorted(str(path.relative_to(root).with_suffix("")) for path in root.rglob("*.toml"))
+
+
+def title(name: str) -> str:
+    """The headline of a shipped plan; its tables are not read, because `fedleak list` shows every plan."""
+    head, _, _ = (folder() / f"{name}.toml").read_text(encoding="utf-8").partition("\n[")
+    return str(tomllib.loads(head)["title"])
 
 
 def find(plan: str) -> Path:

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from fedleak.core import IntArray
+from fedleak.lazy import stats
 from fedleak.population.population import Examples, User
 
 __all__ = ["ClassCounts", "alike_by_design", "common", "stratified"]

@@ -12,11 +12,10 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from fedleak.core import IntArray
 from fedleak.errors import DataError, PlanError
+from fedleak.lazy import scipy
 from fedleak.plan.plan import PopulationPlan
 from fedleak.population import class_counts
 from fedleak.population.class_counts import ClassCounts
@@ -211,8 +210,8 @@ def groups(examples: Examples, *, albums: bool = False) -> IntArray:
         return np.zeros(0, dtype=np.int64)
     rows, columns_ = (np.concatenate(part) for part in zip(*edges, strict=True))
     size = int(columns_.max()) + 1
-    graph = coo_array((np.ones(len(rows), dtype=np.int8), (rows, columns_)), shape=(size, size))
-    labels = connected_components(graph, directed=False)[1]
+    graph = scipy.sparse.coo_array((np.ones(len(rows), dtype=np.int8), (rows, columns_)), shape=(size, size))
+    labels = scipy.sparse.csgraph.connected_components(graph, directed=False)[1]
     return np.unique(labels[:n], return_inverse=True)[1].astype(np.int64)
 
 

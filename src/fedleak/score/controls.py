@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from scipy import stats
-
 from fedleak.core import format_interval, format_value
+from fedleak.lazy import stats
 from fedleak.results.audit import Finding, Score
 
 __all__ = ["departure", "null_scores", "warnings"]

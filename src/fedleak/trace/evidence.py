@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from fedleak.population.prepare import Prepared
 from fedleak.trace.prior import Background, Prior
+
+if TYPE_CHECKING:
+    from fedleak.population.prepare import Prepared
 
 __all__ = ["Evidence"]
 

@@ -7,7 +7,6 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 from msgspec import Meta
-from sklearn.linear_model import LogisticRegression
 
 from fedleak.attacks.attribute.labels import classes, values
 from fedleak.attacks.context import AttackContext
@@ -47,6 +46,8 @@ class AttributeWords:
         _, user, count = np.unique(who, return_inverse=True, return_counts=True)
         known, asked = vocabulary(view, shadows), vocabulary(view, questions.updates)
         mean = known.mean(axis=0)
+        from sklearn.linear_model import LogisticRegression
+
         model = LogisticRegression(C=self.cost, max_iter=2000)
         model.fit(known - mean, target, sample_weight=1 / count[user])
         return fill_missing_candidates(

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import scipy.optimize
-from scipy.special import log_softmax, logsumexp
 
 from fedleak.core import FloatArray, IntArray
+from fedleak.lazy import scipy
 
 __all__ = ["Trial", "weigh", "level_of_strangers", "one_to_one"]
 
@@ -37,7 +36,7 @@ def weigh(trials: Sequence[Trial]) -> Table:
     def surprise(weights: Table) -> tuple[float, Table]:
         total, slope, n = 0.0, np.zeros(kinds), 0
         for scores, trial in zip(scaled, trials, strict=True):
-            logs = log_softmax(np.tensordot(weights, scores, 1), axis=1)
+            logs = scipy.special.log_softmax(np.tensordot(weights, scores, 1), axis=1)
             rows = np.arange(len(trial.right))
             total -= logs[rows, trial.right].sum()
             expected = (scores * np.exp(logs)).sum(axis=2)
@@ -57,7 +56,7 @@ def level_of_strangers(trials: Sequence[Trial], weights: Table, seen: int) -> fl
     mass, known = [], []
     for trial in trials:
         logits = np.tensordot(weights, trial.scores, 1)[:, :seen]
-        mass.append(logsumexp(logits, axis=1))
+        mass.append(scipy.special.logsumexp(logits, axis=1))
         known.append(trial.right < seen)
     total, inside = np.concatenate(mass), np.concatenate(known)
     levels = np.sort(total)
@@ -72,13 +71,13 @@ def one_to_one(logits: Table, sizes: IntArray, users: int) -> Table:
     (Sinkhorn and Knopp, 1967), which is a soft form of assigning groups to users: a user whom one group fits well
     is no longer free for another. Columns after them (strangers) may take any number.
     """
-    logs = log_softmax(logits, axis=1)
+    logs = scipy.special.log_softmax(logits, axis=1)
     if users < 2:
         return logs
     weight = np.log(sizes)[:, None]
     fair = np.log(max(1.0, float(sizes.sum())) / users)
     for _ in range(50):
-        taken = logsumexp(logs[:, :users] + weight, axis=0)
+        taken = scipy.special.logsumexp(logs[:, :users] + weight, axis=0)
         logs[:, :users] += np.minimum(0, fair - taken)
-        logs = log_softmax(logs, axis=1)
+        logs = scipy.special.log_softmax(logs, axis=1)
     return logs

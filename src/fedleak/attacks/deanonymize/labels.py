@@ -7,7 +7,6 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 from msgspec import Meta
-from sklearn.linear_model import Ridge
 
 from fedleak.attacks.context import AttackContext
 from fedleak.attacks.features import unit
@@ -53,6 +52,8 @@ class LabelHistogram:
         mixes = np.stack([histogram(examples, prior.task, prior.outputs) for examples in prior.examples])
         mixes -= mixes.mean(axis=0)
         scale = mixes.std() or 1.0
+        from sklearn.linear_model import Ridge
+
         model = Ridge(alpha=self.shrink)
         model.fit(unit(np.asarray(bias[shadows], np.float32)), mixes[updates.shadow[shadows]] / scale)
         estimated = model.predict(unit(np.asarray(bias[questions.updates], np.float32)))

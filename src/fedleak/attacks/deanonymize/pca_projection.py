@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.linalg
 
 from fedleak.attacks.features import stream_rows, unit
 from fedleak.attacks.sketch import Sketch
 from fedleak.core import FloatArray, IntArray, Layout, rng_for
+from fedleak.lazy import scipy
 from fedleak.views.view import View
 
 __all__ = ["Lens", "focus", "directions", "widths"]

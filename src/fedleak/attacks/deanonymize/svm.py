@@ -8,7 +8,6 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 from msgspec import Meta
-from sklearn.svm import LinearSVC
 
 from fedleak.attacks.context import AttackContext
 from fedleak.attacks.deanonymize.single_layer import SingleLayerAttack
@@ -37,6 +36,8 @@ class LinearSvm(SingleLayerAttack):
         classes = np.unique(data.who)
         if len(classes) < 2:
             raise AttackError("reid-svm needs labelled updates of at least two users; train more rounds")
+        from sklearn.svm import LinearSVC
+
         machine = LinearSVC(C=self.cost, random_state=int(context.rng.integers(2**31)), max_iter=5000)
         known, turn = turned(data.known)
         machine.fit(known, data.who)

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import scipy.linalg
 
 from fedleak.attacks.features import unit
 from fedleak.core import FloatArray, IntArray
+from fedleak.lazy import scipy
 
 __all__ = ["Variation", "Whitening", "variation", "templates"]
 

@@ -14,7 +14,6 @@ from typing import Annotated, ClassVar, TypeAlias
 import numpy as np
 import numpy.typing as npt
 from msgspec import Meta
-from scipy.optimize import linear_sum_assignment
 
 from fedleak.attacks.context import AttackContext
 from fedleak.attacks.features import unit
@@ -25,6 +24,7 @@ from fedleak.core import Capability, FloatArray, IntArray, Observation, Params, 
 from fedleak.errors import AttackError
 from fedleak.federation.model import Model
 from fedleak.games.game import Questions
+from fedleak.lazy import scipy
 from fedleak.trace.prior import Prior
 from fedleak.views.view import View
 
@@ -108,7 +108,7 @@ class Linker:
             asked = (earlier == first) & (later == second)
             alike = self._compared(vectors, history, first, second) - threshold
             if self.assign:
-                mine, theirs = linear_sum_assignment(-alike)
+                mine, theirs = scipy.optimize.linear_sum_assignment(-alike)
                 # An assigned pair comes first in its search; whether it is alike enough is another question.
                 alike[mine, theirs] += np.where(alike[mine, theirs] > 0, _AHEAD, 0)
                 others = np.ones_like(alike, dtype=np.bool_)
@@ -142,7 +142,7 @@ class Linker:
         rounds = [alike]
         for other in history[first]:
             # An identity's earlier update is the one most like its update of this round, one to one.
-            mine, theirs = linear_sum_assignment(-(vectors[first] @ vectors[other].T))
+            mine, theirs = scipy.optimize.linear_sum_assignment(-(vectors[first] @ vectors[other].T))
             linked = alike.copy()  # whoever was not there before votes once more as now
             linked[mine] = vectors[other][theirs] @ vectors[second].T
             rounds.append(linked)

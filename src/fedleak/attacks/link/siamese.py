@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 import numpy as np
-import torch
 from msgspec import Meta
-from torch.nn import functional
 
 from fedleak.attacks.link.base import Embed, Linker, Shadows, standardised
 from fedleak.attacks.link.representative_features import OfRepresentatives
@@ -18,6 +16,7 @@ from fedleak.core import FloatArray, Params
 from fedleak.errors import AttackError
 from fedleak.federation.engines.embedded import tensors
 from fedleak.federation.model import Convolutional, Model
+from fedleak.lazy import functional, torch
 from fedleak.views.view import View
 
 __all__ = ["LinkRepresentatives", "LinkUpdates"]

@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from typing import Annotated, TypeAlias
 
 import numpy as np
-import torch
 from msgspec import Meta
-from torch.nn import functional
 
 from fedleak.attacks.features import unit
 from fedleak.attacks.link.base import Embed, Shadows
@@ -21,10 +19,11 @@ from fedleak.attacks.match.siamese import draw
 from fedleak.attacks.network import dense
 from fedleak.core import FloatArray
 from fedleak.federation.engines.embedded import one_thread
+from fedleak.lazy import functional, torch
 
 __all__ = ["Joint", "fit_joint"]
 
-Look: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
+Look: TypeAlias = "Callable[[torch.Tensor], torch.Tensor]"
 """Inputs -> embeddings, (rows, dims)."""
 
 

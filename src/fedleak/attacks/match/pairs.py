@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, TypeAlias
 
 import numpy as np
-import torch
 from msgspec import Meta
-from torch.nn import functional
 
 from fedleak.attacks.deanonymize.single_layer import SingleLayerAttack
 from fedleak.attacks.features import layer_name, unit
 from fedleak.core import FloatArray, IntArray
 from fedleak.errors import AttackError
 from fedleak.games.game import Questions
+from fedleak.lazy import functional, torch
 from fedleak.views.view import View
 
 __all__ = ["OnPairs", "PairNetwork", "asked_pairs", "labelled", "fit_pairs", "PairDraw"]

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import torch
-from torch.nn import functional
 
 from fedleak.attacks.context import AttackContext
 from fedleak.attacks.match.pairs import OnPairs, PairDraw, PairNetwork, asked_pairs, fit_pairs, labelled
@@ -15,6 +13,7 @@ from fedleak.attacks.network import dense
 from fedleak.core import FloatArray, IntArray
 from fedleak.errors import AttackError
 from fedleak.games.game import Questions
+from fedleak.lazy import functional, torch
 from fedleak.trace.prior import Prior
 from fedleak.views.view import View
 

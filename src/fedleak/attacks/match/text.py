@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
-import torch
 from msgspec import Meta
-from torch.nn import functional
 
 from fedleak.attacks.context import AttackContext
 from fedleak.attacks.deanonymize.single_layer import SingleLayerAttack
@@ -20,6 +18,7 @@ from fedleak.core import FloatArray, IntArray, Task
 from fedleak.errors import AttackError
 from fedleak.games.cross_modal import Described
 from fedleak.games.game import Questions
+from fedleak.lazy import functional, torch
 from fedleak.population.captions import words
 from fedleak.trace.prior import Prior
 from fedleak.views.view import View

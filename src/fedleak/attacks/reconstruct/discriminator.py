@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
 
 from fedleak import registry
 from fedleak.core import Params
 from fedleak.federation.engines.embedded import tensors
 from fedleak.federation.model import Model, Signature
+from fedleak.lazy import torch
 from fedleak.plan.configure import configure
 from fedleak.views.view import View
 

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 import numpy as np
-import torch
-import torch.nn.functional as F
 from msgspec import Meta
 
 from fedleak.attacks.context import AttackContext
@@ -15,6 +13,8 @@ from fedleak.attacks.reconstruct.victim_context import Scene, turns
 from fedleak.core import Capability, Observation, Task
 from fedleak.federation.engines.embedded import one_thread, tensors
 from fedleak.games.game import Predictions, Questions
+from fedleak.lazy import functional as F
+from fedleak.lazy import torch
 from fedleak.trace.prior import Prior
 from fedleak.views.view import View
 

@@ -7,7 +7,6 @@ from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from msgspec import Meta
-from scipy.optimize import linear_sum_assignment
 
 from fedleak.attacks.features import unit
 from fedleak.attacks.link.base import Linker, standardised
@@ -17,6 +16,7 @@ from fedleak.attacks.reconstruct.victim_context import Scene
 from fedleak.attacks.shadow import model_of
 from fedleak.core import IntArray, Observation
 from fedleak.games.game import Questions
+from fedleak.lazy import scipy
 from fedleak.views.view import View
 
 __all__ = ["MganLinked", "tracks"]
@@ -61,7 +61,7 @@ def tracks(view: View, linker: Linker, vote: int) -> IntArray:
         if seen:
             # The mean likeness to the last few of each: a vote that counts how clear it is.
             alike = np.array([[np.mean([v @ past for past in own[-vote:]]) for own in seen] for v in vectors])
-            for row, track in zip(*linear_sum_assignment(-alike), strict=True):
+            for row, track in zip(*scipy.optimize.linear_sum_assignment(-alike), strict=True):
                 number[rows[row]] = track
                 seen[track].append(vectors[row])
         for row in np.flatnonzero(number[rows] < 0):

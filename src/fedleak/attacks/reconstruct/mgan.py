@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Protocol
+from typing import Annotated, Protocol, TypeAlias
 
 import numpy as np
-import torch
-import torch.nn.functional as F
 from msgspec import Meta
 
 from fedleak.attacks.reconstruct.discriminator import Discriminator
 from fedleak.attacks.reconstruct.victim_context import Portraits, Scene, turns
 from fedleak.core import FloatArray, IntArray
 from fedleak.federation.engines.embedded import one_thread
+from fedleak.lazy import functional as F
+from fedleak.lazy import torch
 
 __all__ = ["Loop", "Drawn", "reconstruct"]
 
@@ -113,7 +113,7 @@ def _shares(steps: int, of_generator: int, *, in_turns: bool) -> list[int]:
     return [steps] + [0] * (of_generator - 1)
 
 
-Shown = tuple[torch.Tensor, torch.Tensor]
+Shown: TypeAlias = "tuple[torch.Tensor, torch.Tensor]"
 
 
 def _until(portraits: Portraits, victim: int, number: int) -> Shown:

@@ -14,7 +14,6 @@ from fedleak.attacks.reconstruct.representatives import Inversion
 from fedleak.attacks.reconstruct.victim_context import Portraits, Scene, spread
 from fedleak.core import Capability, Observation, Task
 from fedleak.errors import AttackError
-from fedleak.federation.generator import Generator
 from fedleak.games.game import Predictions, Questions
 from fedleak.trace.prior import Prior
 from fedleak.views.view import View
@@ -72,6 +71,8 @@ class MganPassive(Loop):
     def _drawn(
         self, scene: Scene, rounds: dict[int, list[int]], portraits: Portraits | None, context: AttackContext
     ) -> Predictions:
+        from fedleak.federation.generator import Generator
+
         given = scene.questions
         claims = np.empty((len(given), given.samples, *scene.shape), dtype=np.float32)
         for place, victim in enumerate(scene.victims):

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-import torch
+from fedleak.lazy import torch
 
 __all__ = ["Objective", "lbfgs", "adam"]
 
-Objective: TypeAlias = Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
+Objective: TypeAlias = "Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]"
 """Variables (problems, n) -> the value of each problem, (problems,), and its gradient, (problems, n)."""
 
 _MEMORY = 10

@@ -9,7 +9,6 @@ import numpy as np
 from msgspec import Meta
 
 from fedleak.attacks.context import AttackContext
-from fedleak.attacks.reconstruct.decoder import Mapped, learnt
 from fedleak.attacks.reconstruct.mgan import Loop, reconstruct
 from fedleak.attacks.reconstruct.representatives import Inversion
 from fedleak.attacks.reconstruct.victim_context import Scene, spread
@@ -59,6 +58,8 @@ class MganPrior(Loop):
 
     def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> Predictions:
         """One decoder for all, one mapper for each victim."""
+        from fedleak.attacks.reconstruct.decoder import Mapped, learnt
+
         scene = self.scene(view, questions)
         given = scene.questions
         decoder = learnt(given.auxiliary, scene.shape, given.classes, self.pretraining, context.rng)

@@ -12,8 +12,6 @@ from typing import Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
-import torch
-import torch.nn.functional as F
 from msgspec import Meta
 
 from fedleak.attacks.reconstruct.labels import present, slots
@@ -22,6 +20,8 @@ from fedleak.core import FloatArray, IntArray, Params
 from fedleak.errors import AttackError
 from fedleak.federation.engines.embedded import one_thread, tensors
 from fedleak.federation.model import Model, Tensors
+from fedleak.lazy import functional as F
+from fedleak.lazy import torch
 
 __all__ = ["Inversion", "RepresentativeSet", "representatives"]
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.stats import rankdata
 
 from fedleak.attacks.context import AttackContext
 from fedleak.attacks.records.candidate_search import Candidates, Searching, named, presence
@@ -14,6 +13,7 @@ from fedleak.attacks.records.scoring import Scores
 from fedleak.core import IntArray, Observation
 from fedleak.games.extract import RecordQuestions
 from fedleak.games.game import Predictions, Questions
+from fedleak.lazy import stats
 from fedleak.trace.prior import Prior
 from fedleak.views.view import View
 
@@ -71,7 +71,7 @@ def spearman(signals: IntArray | Scores, changes: Scores) -> Scores:
 
 def standard_ranks(table: IntArray | Scores) -> Scores:
     """Ranks within each column, with mean 0 and variance 1; a column that never varies is 0."""
-    ranks = rankdata(table, axis=0)
+    ranks = stats.rankdata(table, axis=0)
     centred = ranks - ranks.mean(axis=0)
     spread = centred.std(axis=0)
     return np.asarray(np.divide(centred, spread, out=np.zeros_like(centred), where=spread > 0))
@@ -79,5 +79,5 @@ def standard_ranks(table: IntArray | Scores) -> Scores:
 
 def rank_sum(correlation: Scores, exposure: Scores) -> IntArray:
     """The order of the records by rank(correlation) + rank(exposure), the largest being rank 1 in both."""
-    total = rankdata(-correlation) + rankdata(-exposure)
+    total = stats.rankdata(-correlation) + stats.rankdata(-exposure)
     return np.lexsort((-correlation, total))

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from fedleak.attacks.records.language import Language, Opening
 from fedleak.attacks.records.scoring import Scores
 from fedleak.core import IntArray, Params
+from fedleak.lazy import torch
 from fedleak.population.secret_formats import Format
 
 __all__ = ["Space", "BestRecords", "Counted", "likeliest", "count_above"]

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from fedleak.core import IntArray, Layout, Params
 from fedleak.errors import AttackError
 from fedleak.federation.model import Model, Tensors
 from fedleak.federation.models.incremental import Incremental, Reader, State
+from fedleak.lazy import torch
 
 __all__ = ["Language", "Opening"]
 

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from fedleak.attacks.records.format_search import Space, count_above
 from fedleak.attacks.records.scoring import Scores, log_probabilities
 from fedleak.core import IntArray, Params
 from fedleak.errors import AttackError
+from fedleak.lazy import torch
 
 __all__ = ["Ranks", "ranks"]
 

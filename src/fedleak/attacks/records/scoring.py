@@ -15,12 +15,12 @@ from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from fedleak.attacks.records.language import Language, Opening
 from fedleak.core import IntArray, Params
 from fedleak.errors import AttackError
 from fedleak.federation.engines.embedded import one_thread
+from fedleak.lazy import torch
 
 __all__ = ["Scores", "Trie", "log_probabilities", "exposures"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from scipy.stats import rankdata
 
 from fedleak.attacks.records.eavesdrop import standard_ranks
 from fedleak.attacks.records.scoring import Scores
 from fedleak.core import IntArray
+from fedleak.lazy import stats
 
 __all__ = ["contrasts", "against_permuted", "named_by_accident", "holm"]
 
@@ -69,12 +69,12 @@ def named_by_accident(
     left, right = standard_ranks(signals), standard_ranks(changes)
     clients = np.arange(len(named))
     observed = (left.T @ right)[clients, named]
-    likely = rankdata(-exposure)
+    likely = stats.rankdata(-exposure)
     reached = np.ones(len(named))
     for order in _orders(len(left), block, permutations, rng):
         table = left[order].T @ right
         # Where sums are equal the higher correlation comes first; these are the correlation times the rounds.
-        sums = rankdata(-table, axis=1) + likely - table / (4 * len(left))
+        sums = stats.rankdata(-table, axis=1) + likely - table / (4 * len(left))
         reached += table[clients, sums.argmin(axis=1)] >= observed - _SLACK
     return np.asarray(reached / (permutations + 1))
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from fedleak.core import IntArray
 from fedleak.errors import DataError
+from fedleak.lazy import torch
 from fedleak.population.population import Examples
 
 __all__ = ["Pool", "Schedule", "steps_of", "schedule", "poisson_schedule"]

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-import torch
 
 from fedleak.core import Params, Task
 from fedleak.federation.engines.batches import Pool, poisson_schedule, schedule, steps_of
@@ -23,6 +22,7 @@ from fedleak.federation.engines.optim import Adam, Sgd, clip
 from fedleak.federation.hooks import Defence, Loss
 from fedleak.federation.loss import inputs, total
 from fedleak.federation.model import ActivationHooks, Model, Stochastic, Tensors
+from fedleak.lazy import torch
 from fedleak.plan.plan import FederationPlan
 
 __all__ = ["Embedded", "Rngs", "one_thread", "tensors"]

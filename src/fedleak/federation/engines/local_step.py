@@ -14,10 +14,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import torch
-
 from fedleak.errors import TrainingError
 from fedleak.federation.model import Tensors
+from fedleak.lazy import torch
 
 __all__ = ["Batch", "LocalStep", "Losses", "gradients_of"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import torch
+from fedleak.lazy import torch
 
 __all__ = ["Sgd", "Adam", "clip"]
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-import torch
 from msgspec import Meta
 
 from fedleak.core import Task
@@ -14,6 +13,7 @@ from fedleak.federation.model import Input, Model, Signature, Tensors
 from fedleak.federation.models.incremental import Reader, State
 from fedleak.federation.models.parts import check_task, linear
 from fedleak.federation.models.recurrent import Recurrent
+from fedleak.lazy import torch
 
 __all__ = ["CharLm"]
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from typing import Protocol, Self, runtime_checkable
 
-import torch
-
 from fedleak.federation.model import Tensors
+from fedleak.lazy import torch
 
 __all__ = ["State", "Reader", "Incremental"]
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 import numpy as np
-import torch
 from msgspec import Meta
 
 from fedleak.core import Layout, Params, Task
 from fedleak.federation.model import Input, Model, Signature, Tensors
 from fedleak.federation.models.parts import check_task, draw, linear, linear_layer, together
+from fedleak.lazy import torch
 
 __all__ = ["Mlp"]
 

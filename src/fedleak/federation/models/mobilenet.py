@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 import numpy as np
-import torch
-import torch.nn.functional as F
 from msgspec import Meta
 
 from fedleak.core import Layer, Layout, Params, Task
 from fedleak.errors import PlanError
 from fedleak.federation.model import Input, Model, Signature, Tensors
 from fedleak.federation.models.parts import check_task, draw, linear, linear_layer, together
+from fedleak.lazy import functional as F
+from fedleak.lazy import torch
 
 __all__ = ["MobileNet"]
 

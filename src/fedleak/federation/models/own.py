@@ -11,17 +11,19 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
-import torch
 from msgspec import Meta
-from torch import nn
-from torch.func import functional_call
 
 from fedleak import registry
 from fedleak.core import Layer, Layout, Params, Task
 from fedleak.errors import PlanError
 from fedleak.federation.model import Input, Model, Signature, Tensors
+from fedleak.lazy import nn, torch
+from fedleak.plan.content import content_digest
 
 __all__ = ["Own", "wrap"]
+
+_GIVEN = "python:"  # begins the target of a model that was given as an object
+_KEPT: dict[str, Callable[[Signature], Any]] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +40,23 @@ class Own:
 
     target: Annotated[str, Meta(description="`module:callable`, which takes a Signature and returns the module")]
 
+    @classmethod
+    def of(cls, given: Any) -> Own:
+        """A module, or a callable that makes one, given as an object: known by its content, in this process only.
+
+        A module is trained from the weights that it has, in every run.
+        """
+        what = getattr(given, "__qualname__", type(given).__qualname__)
+        target = f"{_GIVEN}{what}:{content_digest(given)[:16]}"
+        _KEPT[target] = (lambda signature: copy.deepcopy(given)) if isinstance(given, nn.Module) else given
+        return cls(target=target)
+
     def build(self, signature: Signature) -> Model:
         """Import the callable and wrap what it makes."""
+        if self.target.startswith(_GIVEN):
+            if self.target not in _KEPT:
+                raise PlanError(f"model '{self.target}' was given as an object to another process; give it again")
+            return wrap(_KEPT[self.target], signature)
         if os.getcwd() not in sys.path:  # last, so that a file lying here cannot stand in for an installed module
             sys.path.append(os.getcwd())
         return wrap(registry.resolve(self.target), signature)
@@ -94,7 +111,7 @@ class _Own:
         if not hasattr(self._local, "module"):
             self._local.module = copy.deepcopy(self._module)
         named = {key.removeprefix("model.") if self._root(key) else key: w.squeeze(0) for key, w in weights.items()}
-        outputs: torch.Tensor = functional_call(self._local.module, named, (x.squeeze(0),))
+        outputs: torch.Tensor = torch.func.functional_call(self._local.module, named, (x.squeeze(0),))
         if self._signature.task is Task.REGRESS:
             outputs = outputs.reshape(len(outputs), -1)
         return outputs.unsqueeze(0)

@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-import torch
-import torch.nn.functional as F
 
 from fedleak.core import FloatArray, Layer, Layout, Params
 from fedleak.errors import DataError, PlanError
 from fedleak.federation.model import ActivationHooks, Architecture, Signature, Tensors
+from fedleak.lazy import functional as F
+from fedleak.lazy import torch
 
 __all__ = ["linear_layer", "linear", "uniform", "draw", "together", "touch", "lookup", "drop", "check_task"]
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 import numpy as np
-import torch
 from msgspec import Meta
 
 from fedleak.core import Layer, Layout, Params, Task
@@ -18,6 +17,7 @@ from fedleak.errors import PlanError
 from fedleak.federation.model import ActivationHooks, Input, Model, Signature, Tensors
 from fedleak.federation.models.lstm import lstm, lstm_layer
 from fedleak.federation.models.parts import check_task, draw, drop, linear, linear_layer, lookup, together, touch
+from fedleak.lazy import torch
 
 __all__ = ["WordLm", "Rating", "Recurrent"]
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
-import torch
-import torch.nn.functional as F
 from msgspec import Meta
 
 from fedleak.core import Layer, Layout, Params, Task
 from fedleak.errors import PlanError
 from fedleak.federation.model import Input, Model, Signature, Tensors
 from fedleak.federation.models.parts import check_task, draw, linear, linear_layer, together
+from fedleak.lazy import functional as F
+from fedleak.lazy import torch
 
 __all__ = ["StridedCnn", "ACTIVATIONS"]
 
@@ -22,8 +22,8 @@ _KERNEL = 3
 
 ACTIVATIONS: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "leaky-relu": lambda h: F.leaky_relu(h, 0.2),
-    "elu": F.elu,
-    "tanh": torch.tanh,
+    "elu": lambda h: F.elu(h),
+    "tanh": lambda h: torch.tanh(h),
 }
 """None has a flat half or a pool's jumps: gradients are differentiated once more where data is sought behind them."""
 

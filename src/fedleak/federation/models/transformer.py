@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 import numpy as np
-import torch
-import torch.nn.functional as F
 from msgspec import Meta
 
 from fedleak.core import FloatArray, Layer, Layout, Params, Task
@@ -17,6 +15,8 @@ from fedleak.errors import PlanError
 from fedleak.federation.model import ActivationHooks, Input, Model, Signature, Tensors
 from fedleak.federation.models.incremental import Reader, State
 from fedleak.federation.models.parts import check_task, drop, linear_layer, lookup, together, uniform
+from fedleak.lazy import functional as F
+from fedleak.lazy import torch
 
 __all__ = ["Transformer"]
 

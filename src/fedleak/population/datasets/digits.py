@@ -8,10 +8,9 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 from msgspec import Meta
-from scipy import ndimage
-from sklearn.datasets import load_digits
 
 from fedleak.core import Task, UserId, rng_for
+from fedleak.lazy import ndimage
 from fedleak.population import fingerprint
 from fedleak.population.population import Examples, Population, User
 
@@ -81,6 +80,8 @@ class Digits:
 
     def load(self, seed: int) -> Population:
         """Make up the users; the same seed makes up the same ones."""
+        from sklearn.datasets import load_digits
+
         bunch = load_digits()
         images = (bunch.images / 16.0).astype(np.float32)
         labels = bunch.target.astype(np.int64)

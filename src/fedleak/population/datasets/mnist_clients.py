@@ -9,11 +9,10 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 from msgspec import Meta
-from scipy import ndimage
-from sklearn.datasets import load_digits
 
 from fedleak.core import IntArray, Task, UserId, rng_for
 from fedleak.errors import DataError
+from fedleak.lazy import ndimage
 from fedleak.population import fingerprint, sources
 from fedleak.population.datasets.mnist_writers import read_idx
 from fedleak.population.population import Examples, Population, User
@@ -146,6 +145,8 @@ def _mnist(dataset: str) -> _Split:
 
 
 def _digits(seed: int) -> _Split:
+    from sklearn.datasets import load_digits
+
     bunch = load_digits()
     images, labels = (bunch.images / 16.0).astype(np.float32), bunch.target.astype(np.int64)
     order = rng_for(seed, "mnist-clients", "digits").permutation(len(images))
