@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from fedleak.analyses.curves import Point, format_measured
-from fedleak.analyses.sweep_analysis import Counts, Scale, Subject, SweepAnalysis, Variation
+from fedleak import Point, Subject, SweepAnalysis, Variation, format_measured
 
 __all__ = ["Neighbours"]
 
@@ -23,10 +22,10 @@ class Neighbours(SweepAnalysis):
     columns: ClassVar[tuple[str, ...]] = ("neighbours",)
     heading: ClassVar[str] = "Average precision over the number of neighbours"
     x_label: ClassVar[str] = "neighbours who vote"
-    scale: ClassVar[Scale] = "log"
+    scale: ClassVar[Literal["linear", "log", "names"]] = "log"
 
     attack: Annotated[str, Meta(description="which attack of the plan; it needs a setting `k`")] | None = "reid-knn"
-    counts: Counts = (1, 4, 16)
+    counts: Annotated[tuple[int, ...], Meta(min_length=1, description="how many, each in turn")] = (1, 4, 16)
 
     def variations(self, subject: Subject) -> list[Variation]:
         """Each number in turn."""

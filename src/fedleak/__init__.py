@@ -13,17 +13,34 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fedleak.analyses.curves import Point, format_measured
+    from fedleak.analyses.sweep_analysis import Subject, SweepAnalysis, Variation
     from fedleak.api import Difference, RecordedRun, Result, audit, evaluate, load, open_trace, read_plan
     from fedleak.attacks.attack import Attack
+    from fedleak.attacks.context import AttackContext
     from fedleak.core import Capability, FloatArray, IntArray, Layer, Observation, Params, Task, UserId, rng_for
     from fedleak.errors import AttackError, DataError, FedleakError
     from fedleak.federation.hooks import Defence
     from fedleak.federation.model import Signature
-    from fedleak.games.game import Answers, Game, GameInstance, OptionGame, Predictions, Questions
+    from fedleak.games.game import (
+        Answers,
+        BaseGame,
+        Contract,
+        Game,
+        GameInstance,
+        Headline,
+        OptionGame,
+        Predictions,
+        Questions,
+    )
+    from fedleak.metrics.attack_result import AttackResult, Measured
+    from fedleak.metrics.metric import YES_NO_METRICS, Metric
     from fedleak.plan.plan import Plan
     from fedleak.population.datasets.arrays import ArrayDataset
     from fedleak.population.population import Dataset, Examples, Population, User
-    from fedleak.results.audit import Score
+    from fedleak.report.section import Section
+    from fedleak.results.audit import Audit, Score
+    from fedleak.results.detail import DetailParts, Figure, Series, Table
     from fedleak.testing import check_attack, check_null
     from fedleak.trace.prior import Prior
     from fedleak.trace.reader import Trace
@@ -60,6 +77,7 @@ __all__ = [
     "Prior",
     "Questions",
     "Predictions",
+    "AttackContext",
     "Observation",
     "Capability",
     "adversaries",
@@ -70,11 +88,31 @@ __all__ = [
     "Layer",
     # A game of your own
     "Game",
+    "BaseGame",
     "OptionGame",
     "GameInstance",
     "Answers",
+    "AttackResult",
+    "Metric",
+    "Measured",
+    "YES_NO_METRICS",
+    "Headline",
+    "Contract",
     "Trace",
     "Truth",
+    # What a game or an analysis adds to the report, and a section of your own
+    "DetailParts",
+    "Table",
+    "Figure",
+    "Series",
+    "Audit",
+    "Section",
+    # An analysis of your own
+    "SweepAnalysis",
+    "Variation",
+    "Subject",
+    "Point",
+    "format_measured",
     # What all of these use
     "FloatArray",
     "IntArray",
@@ -91,11 +129,18 @@ _PUBLIC = {
     for module, names in {
         "fedleak.api": "audit load read_plan open_trace evaluate Result RecordedRun Difference",
         "fedleak.plan.plan": "Plan",
-        "fedleak.results.audit": "Score",
+        "fedleak.results.audit": "Score Audit",
+        "fedleak.results.detail": "DetailParts Table Figure Series",
+        "fedleak.metrics.metric": "Metric YES_NO_METRICS",
+        "fedleak.metrics.attack_result": "AttackResult Measured",
+        "fedleak.report.section": "Section",
+        "fedleak.analyses.sweep_analysis": "SweepAnalysis Variation Subject",
+        "fedleak.analyses.curves": "Point format_measured",
         "fedleak.population.datasets.arrays": "ArrayDataset",
         "fedleak.population.population": "Dataset Population User Examples",
         "fedleak.federation.model": "Signature",
         "fedleak.attacks.attack": "Attack",
+        "fedleak.attacks.context": "AttackContext",
         "fedleak.views": "adversaries",
         "fedleak.views.adversaries": "Adversary",
         "fedleak.views.view": "View",
@@ -103,7 +148,7 @@ _PUBLIC = {
         "fedleak.trace.reader": "Trace",
         "fedleak.trace.truth": "Truth",
         "fedleak.federation.hooks": "Defence",
-        "fedleak.games.game": "Game OptionGame GameInstance Answers Questions Predictions",
+        "fedleak.games.game": "Game BaseGame OptionGame GameInstance Answers Questions Predictions Headline Contract",
         "fedleak.core": "UserId Task Observation Capability Params Layer FloatArray IntArray rng_for",
         "fedleak.testing": "check_attack check_null",
         "fedleak.errors": "FedleakError DataError AttackError",

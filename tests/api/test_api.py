@@ -27,9 +27,11 @@ from fedleak.views.view import View
 PUBLIC = """
 audit load read_plan open_trace evaluate Plan Result RecordedRun Score Difference
 ArrayDataset Dataset Population User UserId Examples Task Signature
-Attack View Prior Questions Predictions Observation Capability adversaries Adversary
+Attack View Prior Questions Predictions AttackContext Observation Capability adversaries Adversary
 Defence Params Layer
-Game OptionGame GameInstance Answers Trace Truth
+Game BaseGame OptionGame GameInstance Answers AttackResult Metric Measured YES_NO_METRICS Headline Contract Trace Truth
+DetailParts Table Figure Series Audit Section
+SweepAnalysis Variation Subject Point format_measured
 FloatArray IntArray rng_for check_attack check_null FedleakError DataError AttackError
 """
 

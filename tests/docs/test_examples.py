@@ -34,7 +34,7 @@ def importable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLES))
 
 
-def run(*command: str | Path, cwd: Path, path: Path = EXAMPLES) -> str:
+def run(*command: str | Path, cwd: Path, path: Path = EXAMPLES, code: int = 0) -> str:
     """Run Python as a user would, with the examples on its path, and return what it printed."""
     done = subprocess.run(
         [sys.executable, *map(str, command)],
@@ -44,7 +44,7 @@ def run(*command: str | Path, cwd: Path, path: Path = EXAMPLES) -> str:
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == code, done.stderr
     return done.stdout
 
 
@@ -105,13 +105,44 @@ audit = {controls = [], adaptive = false}
 attack = [{name = "reid-signs"}]
 defence = [{name = "sign-only"}]
 """
+GAME_PLAN = """
+dataset = {name = "walkers", users = 8, gait = 3.0}
+model = {name = "mlp", hidden = [8]}
+federation = {rounds = 60, fraction = 0.25, lr = 0.1, centralised = false}
+audit = {controls = ["iid"]}
+game = [{name = "took-part", pairs = 200}]
+attack = [{name = "took-part-cosine"}]
+limits = {took-part = {auc = 0.5}}
+"""
 
 
-def test_plugins_are_found_by_the_entry_points_that_contributing_shows(tmp_path: Path) -> None:
-    """An installed package is a folder of metadata on the path; this one is written from the page itself."""
+def test_the_attack_on_the_game_keeps_the_contract_of_the_game(tmp_path: Path) -> None:
+    mine = import_module("my_game")
+    check_attack(mine.NearestUpdate(), tmp_path, mine.TookPart)
+
+
+def test_a_game_and_a_section_of_a_package_go_from_the_plan_to_the_page(tmp_path: Path) -> None:
+    installed = install(tmp_path)
+    (tmp_path / "plan.toml").write_text(GAME_PLAN)
+    command = ("-m", "fedleak.cli.main", "audit", "plan.toml", "--out", "out", "--jobs", "1")
+    printed = run(*command, cwd=tmp_path, path=installed, code=3)  # the limit is exceeded
+    told = "tells which is which in"
+    assert "Did this user take part in this round?" in printed and told in " ".join(printed.split())
+    assert re.search(r"^\d+ scores in \d+ seconds\.$", printed, re.MULTILINE)
+    found = results_file.read(tmp_path / "out")
+    assert found.games["took-part"].metrics[0].name == "ap" and found.games["took-part"].controls == ["iid"]
+    plain = next(score for score in found.scores if score.headline and score.control is None)
+    assert plain.low > plain.chance and told in plain.in_words
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert told in page and "How far predictions lie on the right side" in page
+    assert "What this audit took" in page and 'href="#what-it-took"' in page
+
+
+def install(folder: Path) -> Path:
+    """An installed package is a folder of metadata on the path; this one is written from CONTRIBUTING itself."""
     page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     shown = next(b for b in re.findall(r"```toml\n(.*?)```", page, re.DOTALL) if "entry-points" in b)
-    info = tmp_path / "site" / "fedleak_examples-0.1.dist-info"
+    info = folder / "site" / "fedleak_examples-0.1.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: fedleak-examples\nVersion: 0.1\n")
     groups = tomllib.loads(shown)["project"]["entry-points"]
@@ -121,8 +152,13 @@ def test_plugins_are_found_by_the_entry_points_that_contributing_shows(tmp_path:
             for group, entries in groups.items()
         )
     )
+    return info.parent
+
+
+def test_plugins_are_found_by_the_entry_points_that_contributing_shows(tmp_path: Path) -> None:
+    installed = install(tmp_path)
     (tmp_path / "plan.toml").write_text(PLUGIN_PLAN)
-    run("-m", "fedleak.cli.main", "audit", "plan.toml", "--out", "out", "--jobs", "1", cwd=tmp_path, path=info.parent)
+    run("-m", "fedleak.cli.main", "audit", "plan.toml", "--out", "out", "--jobs", "1", cwd=tmp_path, path=installed)
     scores = results_file.read(tmp_path / "out").scores
     assert {score.attack for score in scores} == {"reid-signs"}
     assert [score.defence["name"] if score.defence else None for score in scores if score.metric == "ap"] == [

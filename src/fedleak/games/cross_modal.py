@@ -24,9 +24,7 @@ from fedleak.games.game import Answers, GameInstance, Headline, OptionGame, Ques
 from fedleak.games.identify import anonymous, draw_users, relabel, senders
 from fedleak.games.match import SAME
 from fedleak.games.pairs import between_sides
-from fedleak.metrics import binary
-from fedleak.metrics.metric import Metric, auc, average_precision
-from fedleak.metrics.ranking import Ranking
+from fedleak.metrics.metric import YES_NO_METRICS, Metric
 from fedleak.population.captions import describe, tokens
 from fedleak.population.population import Examples
 from fedleak.results.audit import Score
@@ -50,10 +48,7 @@ class CrossModal(OptionGame):
 
     name: ClassVar[str] = "cross-modal"
     summary: ClassVar[str] = "Does this update come from the user whom this text is about?"
-    metrics: ClassVar[tuple[Metric, ...]] = (
-        average_precision(binary.average_precision, ranked=Ranking.average_precision),
-        auc(binary.auc),
-    )
+    metrics: ClassVar[tuple[Metric, ...]] = YES_NO_METRICS
 
     learn_from: Annotated[
         Literal["held-out", "everyone"],

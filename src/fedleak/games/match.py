@@ -19,9 +19,7 @@ from fedleak.errors import AttackError
 from fedleak.games.game import Answers, GameInstance, Headline, OptionGame, Questions
 from fedleak.games.identify import anonymous, draw_users, relabel, senders
 from fedleak.games.pairs import Drawn, between_rounds, between_sides
-from fedleak.metrics import binary
-from fedleak.metrics.metric import Metric, auc, average_precision
-from fedleak.metrics.ranking import Ranking
+from fedleak.metrics.metric import YES_NO_METRICS, Metric
 from fedleak.results.audit import Score
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
@@ -43,10 +41,7 @@ class Match(OptionGame):
 
     name: ClassVar[str] = "match"
     summary: ClassVar[str] = "Did these two updates come from the same user?"
-    metrics: ClassVar[tuple[Metric, ...]] = (
-        average_precision(binary.average_precision, ranked=Ranking.average_precision),
-        auc(binary.auc),
-    )
+    metrics: ClassVar[tuple[Metric, ...]] = YES_NO_METRICS
 
     between: Annotated[
         Literal["prior", "anonymous"],

@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from fedleak.metrics import binary
 from fedleak.metrics.attack_result import AttackResult, Measured
 from fedleak.metrics.ranking import Ranking, Weights
 from fedleak.results.audit import MetricInfo
 
-__all__ = ["Measure", "Metric", "always", "average_precision", "auc"]
+__all__ = ["Measure", "Metric", "always", "average_precision", "auc", "YES_NO_METRICS"]
 
 
 class Measure(Protocol):
@@ -93,3 +94,10 @@ def auc(measure: Measure) -> Metric:
         column="AUC",
         ranked=Ranking.auc,
     )
+
+
+YES_NO_METRICS: tuple[Metric, ...] = (
+    average_precision(binary.average_precision, ranked=Ranking.average_precision),
+    auc(binary.auc),
+)
+"""Of games whose questions have one option, which is so or not; average precision is the headline."""
