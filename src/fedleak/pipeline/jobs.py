@@ -17,7 +17,7 @@ from concurrent.futures import FIRST_EXCEPTION, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 from threadpoolctl import threadpool_limits
@@ -45,7 +45,7 @@ class Progress(Protocol):
         ...
 
 
-_ticks: Any = None  # the queue of a worker process, set by its initializer
+_ticks: multiprocessing.queues.Queue[float] | None = None  # the queue of a worker process, set by its initializer
 
 
 def cores() -> int:
@@ -78,7 +78,7 @@ def _parsed(text: str, change: bytes) -> Plan:
 
 
 def run_jobs(
-    jobs: Sequence[tuple[Job, tuple[Any, ...]]], processes: int, tick: Tick, *, keep_going: bool = False
+    jobs: Sequence[tuple[Job, tuple[object, ...]]], processes: int, tick: Tick, *, keep_going: bool = False
 ) -> dict[int, str]:
     """Run every job once; each is called with its arguments and a `tick` that reports progress.
 
@@ -170,7 +170,7 @@ def single_threaded() -> None:
     threadpool_limits(1)
 
 
-def enter(ticks: Any) -> None:
+def enter(ticks: multiprocessing.queues.Queue[float]) -> None:
     """Prepare a worker process; Ctrl-C is the main process's business."""
     global _ticks
     _ticks = ticks
@@ -178,13 +178,14 @@ def enter(ticks: Any) -> None:
     single_threaded()
 
 
-def work(job: Job, arguments: tuple[Any, ...]) -> None:
+def work(job: Job, arguments: tuple[object, ...]) -> None:
     """Run a job in a worker, which gives up when the main process is gone: nobody would read its result."""
     parent = multiprocessing.parent_process()
 
     def tick(units: float) -> None:
         if parent is not None and not parent.is_alive():
             os._exit(1)
-        _ticks.put(units)
+        if _ticks is not None:
+            _ticks.put(units)
 
     job(*arguments, tick)
