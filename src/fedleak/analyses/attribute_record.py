@@ -42,7 +42,7 @@ class AttributeRecord:
     """Correlation of each secret's exposure with every client, over the rounds (Yuan et al., 2021, Figures 2 and 3)."""
 
     name: ClassVar[str] = "attribute-record"
-    summary: ClassVar[str] = "Given a record, whose is it, and after how many rounds can that be told?"
+    summary: ClassVar[str] = "Given a record, whose is it, and after how many rounds can the adversary tell?"
 
     points: Annotated[int, Meta(ge=2, le=200, description="points of the curves over the rounds")] = 20
     permutations: Annotated[int, Meta(ge=99, description="how often rounds are permuted for a p-value")] = 9999

@@ -47,7 +47,7 @@ class Disaggregate:
     """
 
     name: ClassVar[str] = "disaggregate"
-    summary: ClassVar[str] = "What do the sums of many rounds give back of single clients?"
+    summary: ClassVar[str] = "What do the sums of many rounds reveal about single clients?"
 
     layer: (
         Annotated[str, Meta(description="which layer of the updates; that of the plan's first attack if absent")] | None

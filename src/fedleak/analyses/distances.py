@@ -35,7 +35,7 @@ class Distances:
     """
 
     name: ClassVar[str] = "distances"
-    summary: ClassVar[str] = "Are users' data and updates more like their own than like other users'?"
+    summary: ClassVar[str] = "Are a user's data and updates more similar to their own than to other users'?"
 
     layer: (
         Annotated[str, Meta(description="which layer of the updates; that of the plan's first attack if absent")] | None

@@ -57,7 +57,7 @@ class Exposure(SingleAttackAnalysis):
     """Exposure of every secret in bits over the rounds, and the recall of an attack's candidates."""
 
     name: ClassVar[str] = "exposure"
-    summary: ClassVar[str] = "How far has the model memorised each secret, and would a search find it?"
+    summary: ClassVar[str] = "How strongly has the model memorised each secret, and would a search find it?"
 
     points: Annotated[int, Meta(ge=1, description="rank the secrets under this many snapshots, evenly spaced")] = 12
     samples: Annotated[

@@ -34,7 +34,7 @@ class Layers(SingleAttackAnalysis):
     """Play one attack on every layer in turn (Orekondy et al., 2020, Figure 9 and Table 5)."""
 
     name: ClassVar[str] = "layers"
-    summary: ClassVar[str] = "Which layer of an update gives its sender away?"
+    summary: ClassVar[str] = "Which layer of an update identifies its sender?"
 
     def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
         """Average precision and number of parameters of every layer, from input to output."""

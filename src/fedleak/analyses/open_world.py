@@ -35,7 +35,7 @@ class SeenUsers(SingleAttackAnalysis):
     """The open world over the share of users whom the adversary knows (Orekondy et al., 2020, Figure 6)."""
 
     name: ClassVar[str] = "seen-users"
-    summary: ClassVar[str] = "What if the adversary has prior data of only some of the users?"
+    summary: ClassVar[str] = "What if the adversary has prior data of only some of the users (open world)?"
 
     shares: Annotated[
         tuple[Annotated[float, Meta(gt=0, lt=1)], ...],

@@ -45,7 +45,7 @@ class PriorSize(SingleAttackAnalysis):
     """Give the adversary 1, 2, 4, ... prior examples of each user (Orekondy et al., 2020, Figure 7)."""
 
     name: ClassVar[str] = "prior-size"
-    summary: ClassVar[str] = "How many examples of each user does the adversary have to know beforehand?"
+    summary: ClassVar[str] = "How many prior examples of each user does the adversary need?"
 
     sizes: Annotated[
         tuple[Annotated[int, Meta(ge=1)], ...], Meta(description="how many, each in turn; 1, 2, 4, ... if empty")
@@ -96,7 +96,7 @@ class Priors(SingleAttackAnalysis):
     """Divide users' data into prior and private in every way that it allows (Orekondy et al., 2020, Table 3)."""
 
     name: ClassVar[str] = "priors"
-    summary: ClassVar[str] = "Does it help the adversary if what it knows is from the same time or occasion?"
+    summary: ClassVar[str] = "Does it help the adversary if its prior is from the same time or occasion?"
 
     def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
         """Average precision for every prior; one that the data has no column for is left out by name."""

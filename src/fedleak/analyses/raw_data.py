@@ -62,7 +62,7 @@ class RawData(SingleAttackAnalysis):
     """Attack sets of raw examples as if they were updates (first version of Orekondy et al., 2020, Figure 10)."""
 
     name: ClassVar[str] = "raw-data"
-    summary: ClassVar[str] = "Would the data itself give users away more than their updates do?"
+    summary: ClassVar[str] = "Would the raw data identify users better than their updates do?"
 
     sizes: Annotated[
         tuple[Annotated[int, Meta(ge=1)], ...], Meta(description="examples in a set, each in turn; 1, 2, ... if empty")

@@ -51,7 +51,7 @@ class RepresentativesLook(Inversion):
 
     name: ClassVar[str] = "representatives"
     summary: ClassVar[str] = (
-        "What do the images behind a client's updates look like, and how near are they to its data?"
+        "What do the representatives of a client's updates look like, and how similar are they to its data?"
     )
 
     rounds: Annotated[

@@ -35,7 +35,7 @@ class SideEffect:
     """
 
     name: ClassVar[str] = "side-effect"
-    summary: ClassVar[str] = "What does an active attack do to the model that everybody uses?"
+    summary: ClassVar[str] = "How does an active attack change the model that everyone uses?"
 
     def check(self, plan: Plan) -> None:
         """Refuse a plan in which nothing is done to the run."""

@@ -37,7 +37,7 @@ class Map:
     """
 
     name: ClassVar[str] = "t-sne"
-    summary: ClassVar[str] = "Do the updates of one user lie together?"
+    summary: ClassVar[str] = "Do the updates of one user cluster together?"
 
     users: Annotated[int, Meta(ge=2, description="how many users are drawn")] = 10
     most: Annotated[int, Meta(ge=2, description="at most this many points of each user and side")] = 30

@@ -20,7 +20,7 @@ class BackgroundReplacement(Defence):
     """Replace a share of the client's data by background examples (Orekondy et al., 2020, section 7.1)."""
 
     name: ClassVar[str] = "bkg-repl"
-    summary: ClassVar[str] = "each client replaces a part of its own data by public examples of other users"
+    summary: ClassVar[str] = "Replaces part of each client's data with public examples from other users."
     needs_background: ClassVar[bool] = True
     no_epsilon: ClassVar[str] = "what is left of one's own examples is still trained on as it is"
 

@@ -32,7 +32,7 @@ class Clip(Defence):
     """
 
     name: ClassVar[str] = "clip"
-    summary: ClassVar[str] = "each client shortens its update to a fixed length before sending it"
+    summary: ClassVar[str] = "Clips each client's update to a fixed norm before it is sent."
     no_epsilon: ClassVar[str] = "it bounds what a client sends and adds no noise; dp-fedavg does both"
 
     bound: Annotated[

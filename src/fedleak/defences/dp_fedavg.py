@@ -31,8 +31,8 @@ class DpFedAvg(Defence):
 
     name: ClassVar[str] = "dp-fedavg"
     summary: ClassVar[str] = (
-        "each client shortens its update, and random noise measured by that length is added, on the client or by the "
-        "server"
+        "Clips each client's update and adds Gaussian noise calibrated to the clipping norm, on the client or on the "
+        "server (DP-FedAvg)."
     )
 
     noise: Annotated[

@@ -27,9 +27,7 @@ class DpSgd(Defence):
     """
 
     name: ClassVar[str] = "dp-sgd"
-    summary: ClassVar[str] = (
-        "each client bounds what any one of its examples can change in a training step, and adds noise to the step"
-    )
+    summary: ClassVar[str] = "Clips the gradient of every example and adds Gaussian noise to each local step (DP-SGD)."
     poisson: ClassVar[bool] = True
 
     noise: Annotated[

@@ -23,7 +23,7 @@ class DynamicParticipation(Defence):
 
     name: ClassVar[str] = "dynamic-participation"
     summary: ClassVar[str] = (
-        "clients stay out of some rounds that they are asked to join, or leave for good after a few"
+        "Lets clients skip some of the rounds they are selected for, or leave for good after a few."
     )
     no_epsilon: ClassVar[str] = "what is sent in the rounds that are left is sent as it is"
 

@@ -24,9 +24,7 @@ class LstmDropout(Defence):
     """
 
     name: ClassVar[str] = "lstm-dropout"
-    summary: ClassVar[str] = (
-        "while it trains, each client leaves out at random a part of what its recurrent layers hand on"
-    )
+    summary: ClassVar[str] = "Applies dropout to the outputs of the recurrent layers during local training."
     places: ClassVar[tuple[str, ...]] = ("lstm",)
     no_epsilon: ClassVar[str] = "it leaves out at random, and what is left is learnt from as it is"
 

@@ -36,7 +36,7 @@ class ModeAugmentation(Defence):
 
     name: ClassVar[str] = "mm-aug"
     summary: ClassVar[str] = (
-        "each client mixes public examples of one kind, which it picks at random, into its own data before training"
+        "Mixes public examples of one randomly chosen mode (cluster) into each client's data before training."
     )
     needs_background: ClassVar[bool] = True
     no_epsilon: ClassVar[str] = "one's own examples are still trained on as they are, among others"

@@ -22,7 +22,7 @@ class Noise(Defence):
     """
 
     name: ClassVar[str] = "noise"
-    summary: ClassVar[str] = "each client adds random noise to its update before sending it"
+    summary: ClassVar[str] = "Adds Gaussian noise to each client's update before it is sent."
 
     no_epsilon: ClassVar[str] = (
         "without clipping an update can be as large as it likes, so no noise is sure to cover it; dp-fedavg clips"

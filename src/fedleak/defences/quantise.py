@@ -19,7 +19,9 @@ class Quantise(Defence):
     """Round each number at random to one of a few levels, so that it is right on average (Suresh et al., 2017)."""
 
     name: ClassVar[str] = "quantise"
-    summary: ClassVar[str] = "each client rounds its update to a few levels, at random and right on average"
+    summary: ClassVar[str] = (
+        "Rounds each client's update to a few levels, at random and without bias (stochastic quantisation)."
+    )
     no_epsilon: ClassVar[str] = (
         "the levels are chosen by the update itself, and one between two of them is never far off"
     )

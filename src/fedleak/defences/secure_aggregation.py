@@ -40,8 +40,8 @@ class SecureAggregation(Defence):
 
     name: ClassVar[str] = "secure-aggregation"
     summary: ClassVar[str] = (
-        "clients hide their updates behind random masks that cancel when they are added up, so that the server learns "
-        "only the sum"
+        "Masks updates with random values that cancel in the sum, so that the server learns only the aggregate (secure "
+        "aggregation)."
     )
     hides: ClassVar[Observation] = Observation.SIZES  # weights are added up behind masks too
     no_epsilon: ClassVar[str] = "it adds no noise to the sum, which is what everybody gets to see"

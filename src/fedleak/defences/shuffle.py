@@ -22,8 +22,8 @@ class Shuffle(Defence):
 
     name: ClassVar[str] = "shuffle"
     summary: ClassVar[str] = (
-        "updates pass through somebody who mixes them and removes the senders, so that the server cannot follow a "
-        "client"
+        "Routes updates through a shuffler that removes their senders, so that the server cannot follow a client "
+        "across rounds."
     )
     hides: ClassVar[Observation] = Observation.LINKS
     no_epsilon: ClassVar[str] = "it mixes updates that carry no noise; mixing strengthens noise, and replaces none"

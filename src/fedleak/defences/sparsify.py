@@ -22,7 +22,7 @@ class Sparsify(Defence):
     """
 
     name: ClassVar[str] = "sparsify"
-    summary: ClassVar[str] = "each client sends only the largest changes of its update, and nothing for the rest"
+    summary: ClassVar[str] = "Sends only the largest values of each client's update (top-k sparsification)."
     no_epsilon: ClassVar[str] = "which changes are largest, and how large they are, is sent as it is"
 
     share: Annotated[

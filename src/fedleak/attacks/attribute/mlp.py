@@ -24,7 +24,7 @@ class AttributeMlp(Network, SingleLayerAttack):
     """Train the network of re-identification on an attribute instead (Orekondy et al., 2020, Table 4, single task)."""
 
     name: ClassVar[str] = "attribute-mlp"
-    summary: ClassVar[str] = "a small neural network learns what the updates of each group of users look like"
+    summary: ClassVar[str] = "Trains a multilayer perceptron (MLP) on labelled updates to predict the sender's group."
     game: ClassVar[str] = "attribute"
     joint: ClassVar[bool] = False
 
@@ -45,5 +45,7 @@ class AttributeJoint(AttributeMlp):
     """
 
     name: ClassVar[str] = "attribute-joint"
-    summary: ClassVar[str] = "one neural network learns users and their groups together"
+    summary: ClassVar[str] = (
+        "Trains one neural network to predict users and their groups jointly (multi-task learning)."
+    )
     joint: ClassVar[bool] = True

@@ -29,7 +29,9 @@ class AttributeWords:
     """
 
     name: ClassVar[str] = "attribute-words"
-    summary: ClassVar[str] = "which words a client used at all is read off the update, and compared between groups"
+    summary: ClassVar[str] = (
+        "Reads from the embedding update which words a client used (bag of words), and compares them between groups."
+    )
     game: ClassVar[str] = "attribute"
     needs: ClassVar[Observation] = Observation.UPDATES
     capabilities: ClassVar[Capability] = Capability.NONE

@@ -28,7 +28,9 @@ class Joint(Network, SingleLayerAttack):
     """
 
     name: ClassVar[str] = "reid-joint"
-    summary: ClassVar[str] = "one neural network learns users and what is known about them together"
+    summary: ClassVar[str] = (
+        "Trains one neural network to predict users and their known attributes jointly (multi-task learning)."
+    )
 
     attributes: Annotated[
         tuple[str, ...], Meta(description="which attributes to learn beside identity; all that are known if absent")

@@ -30,7 +30,9 @@ class LabelHistogram:
     """
 
     name: ClassVar[str] = "reid-labels"
-    summary: ClassVar[str] = "only the mix of classes is compared, as a baseline: what labels alone give away"
+    summary: ClassVar[str] = (
+        "Compares only label histograms, as a baseline: how much of the leak is in the labels alone."
+    )
     game: ClassVar[str] = "identify"
     needs: ClassVar[Observation] = Observation.UPDATES
     capabilities: ClassVar[Capability] = Capability.NONE

@@ -38,7 +38,8 @@ class Strong:
 
     name: ClassVar[str] = "reid-strong"
     summary: ClassVar[str] = (
-        "everything that a server can do by itself: retrain what it knows, link messages, name them"
+        "Combines everything that a server can do: retrains on its prior data, links updates across rounds, and fuses "
+        "the evidence."
     )
     game: ClassVar[str] = "identify"
     needs: ClassVar[Observation] = Observation.UPDATES | Observation.SNAPSHOTS

@@ -23,7 +23,7 @@ class LinkCosine(Linker):
     """Compare one layer of two updates as it is: the baseline that learns nothing but where to draw the line."""
 
     name: ClassVar[str] = "link-cosine"
-    summary: ClassVar[str] = "two updates are one client's if they point the same way; nothing is learnt"
+    summary: ClassVar[str] = "Links two updates by the cosine similarity of their last layers, without training."
 
     layer: Annotated[str, Meta(description="which layer of the update to look at; `last` is the output layer")] = "last"
 
@@ -40,4 +40,4 @@ class LinkRepresentativesCosine(OfRepresentatives):
     """Compare representatives pixel by pixel, class by class: what they show without a network that looks at them."""
 
     name: ClassVar[str] = "link-rep-cosine"
-    summary: ClassVar[str] = "two updates are one client's if the images behind them are alike; nothing is learnt"
+    summary: ClassVar[str] = "Links two updates by the cosine similarity of their representatives, without training."

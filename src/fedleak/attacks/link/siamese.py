@@ -33,7 +33,7 @@ class LinkRepresentatives(Joint, OfRepresentatives):
 
     name: ClassVar[str] = "link-rep"
     summary: ClassVar[str] = (
-        "a network compares the images that would have caused each update, after practising on made-up clients"
+        "Links updates with a Siamese network that compares their representatives (images found by gradient inversion)."
     )
 
     pool: Annotated[int, Meta(ge=1, description="side of the maps that the average pool leaves")] = 3
@@ -69,7 +69,7 @@ class LinkUpdates(Joint, Linker):
     """The paper's baseline: the update of the fully connected layer, average pooled, and a network of the same kind."""
 
     name: ClassVar[str] = "link-update"
-    summary: ClassVar[str] = "a network compares the last layer of the updates, after practising on made-up clients"
+    summary: ClassVar[str] = "Links updates with a Siamese network that compares their last layers."
 
     width: Annotated[int, Meta(ge=1, description="numbers that the average pool leaves for each class")] = 64
     hidden: Annotated[int, Meta(ge=1, description="units of the embedding")] = 128

@@ -23,7 +23,7 @@ class Cosine(OnPairs):
     """Compare two updates as they are; an attack that does no better has learnt nothing about users."""
 
     name: ClassVar[str] = "match-cosine"
-    summary: ClassVar[str] = "two updates match if they point the same way; nothing is learnt"
+    summary: ClassVar[str] = "Matches two updates by cosine similarity, without training."
 
     def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
         """Score every pair by its cosine."""

@@ -26,7 +26,7 @@ class MatchMlp(Network, OnPairs):
     """
 
     name: ClassVar[str] = "match-mlp"
-    summary: ClassVar[str] = "two updates match if a network gives both to the same user"
+    summary: ClassVar[str] = "Matches two updates if a multilayer perceptron (MLP) attributes both to the same user."
 
     # A ranking of users forgives a network that is unsure of all of them; a product of two probabilities does not.
     epochs: Annotated[int, Meta(ge=1, description="passes over the labelled updates; the paper does not say")] = 300

@@ -29,7 +29,9 @@ class Siamese(PairNetwork, OnPairs):
     """
 
     name: ClassVar[str] = "match-siamese"
-    summary: ClassVar[str] = "a network learns from pairs when two updates come from one user"
+    summary: ClassVar[str] = (
+        "Trains a Siamese network on pairs of updates to tell whether both come from the same user."
+    )
 
     def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
         """Score every pair by the network's logit."""

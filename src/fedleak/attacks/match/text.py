@@ -35,7 +35,7 @@ class MatchText(PairNetwork, SingleLayerAttack):
     """
 
     name: ClassVar[str] = "match-text"
-    summary: ClassVar[str] = "a network learns which updates go with which sentences about a user"
+    summary: ClassVar[str] = "Trains a network to match updates with text about a user (cross-modal matching)."
     game: ClassVar[str] = "cross-modal"
     tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY,)
 

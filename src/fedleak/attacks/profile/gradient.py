@@ -32,7 +32,9 @@ class ProfileGradient:
     """
 
     name: ClassVar[str] = "profile-gradient"
-    summary: ClassVar[str] = "the server trains on public examples of the profile and looks for updates that pull alike"
+    summary: ClassVar[str] = (
+        "Computes gradients on public examples of a profile and finds updates that point the same way."
+    )
     game: ClassVar[str] = "profile"
     needs: ClassVar[Observation] = Observation.UPDATES | Observation.SNAPSHOTS
     capabilities: ClassVar[Capability] = Capability.NONE

@@ -26,9 +26,7 @@ class Representatives(Inversion):
     """
 
     name: ClassVar[str] = "representatives"
-    summary: ClassVar[str] = (
-        "Looks for images that would have taught the model just what the client's message taught it."
-    )
+    summary: ClassVar[str] = "Finds images whose gradients match a client's update (gradient inversion)."
     game: ClassVar[str] = "reconstruct"
     needs: ClassVar[Observation] = Observation.SNAPSHOTS | Observation.UPDATES | Observation.LINKS
     capabilities: ClassVar[Capability] = Capability.NONE

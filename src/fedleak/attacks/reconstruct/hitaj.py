@@ -31,7 +31,8 @@ class HitajGan:
 
     name: ClassVar[str] = "hitaj-gan"
     summary: ClassVar[str] = (
-        "Takes part in the training with false examples, and learns to draw what the shared model takes for each class."
+        "Joins the federation with generated examples and trains a GAN against the shared model to draw each class "
+        "(Hitaj et al.)."
     )
     game: ClassVar[str] = "reconstruct"
     needs: ClassVar[Observation] = Observation.SNAPSHOTS

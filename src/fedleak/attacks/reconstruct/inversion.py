@@ -31,7 +31,8 @@ class ModelInversion:
 
     name: ClassVar[str] = "model-inversion"
     summary: ClassVar[str] = (
-        "Changes the mean image of a class, as others have it, until the client's model is surest of the class."
+        "Optimises the mean image of a class until the client's model is most confident of that class (model "
+        "inversion)."
     )
     game: ClassVar[str] = "reconstruct"
     needs: ClassVar[Observation] = Observation.SNAPSHOTS | Observation.UPDATES | Observation.LINKS

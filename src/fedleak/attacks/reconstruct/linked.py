@@ -32,7 +32,7 @@ class MganLinked(MganPrior):
 
     name: ClassVar[str] = "mgan-linked"
     summary: ClassVar[str] = (
-        "Finds out which nameless messages come from one client, and then draws that client's images."
+        "Links anonymous updates that come from the same client, then reconstructs that client's images (mGAN-AI)."
     )
     needs: ClassVar[Observation] = Observation.SNAPSHOTS | Observation.UPDATES
 

@@ -34,8 +34,8 @@ class MganPassive(Loop):
 
     name: ClassVar[str] = "mgan-passive"
     summary: ClassVar[str] = (
-        "Trains a generator against the client's own model, to draw images that are real, of a class, and this "
-        "client's rather than others'."
+        "Trains a GAN against the client's own model to generate realistic images of a class that are specific to the "
+        "client (passive mGAN-AI)."
     )
     game: ClassVar[str] = "reconstruct"
     needs: ClassVar[Observation] = Observation.SNAPSHOTS | Observation.UPDATES | Observation.LINKS
@@ -90,7 +90,8 @@ class MganActive(MganPassive):
 
     name: ClassVar[str] = "mgan-active"
     summary: ClassVar[str] = (
-        "Gives the client a model that only its own data reaches, and trains a generator against that model."
+        "Isolates the client on a model that only its data trains, and trains a GAN against that model (active "
+        "mGAN-AI)."
     )
     capabilities: ClassVar[Capability] = Capability.ISOLATE
 

@@ -33,8 +33,8 @@ class MganPrior(Loop):
 
     name: ClassVar[str] = "mgan-prior"
     summary: ClassVar[str] = (
-        "Learns from public images to draw, then which images to draw for this client: such as its messages tell "
-        "from other clients' (a quicker variant of mGAN-AI)."
+        "Trains a generator on public images, then adapts it to the client by comparing its updates with other "
+        "clients' (a faster variant of mGAN-AI)."
     )
     game: ClassVar[str] = "reconstruct"
     needs: ClassVar[Observation] = Observation.SNAPSHOTS | Observation.UPDATES | Observation.LINKS

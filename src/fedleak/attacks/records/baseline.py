@@ -25,7 +25,7 @@ class ExposureBaseline(Searching):
     """
 
     name: ClassVar[str] = "exposure-baseline"
-    summary: ClassVar[str] = "Names the records that the final model finds likeliest, the same ones for everybody."
+    summary: ClassVar[str] = "Names the records most likely under the final model, the same for every client."
     needs: ClassVar[Observation] = Observation.SNAPSHOTS
 
     def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Predictions:

@@ -48,7 +48,7 @@ class Eavesdrop(Correlating):
 
     name: ClassVar[str] = "eavesdrop"
     summary: ClassVar[str] = (
-        "Names for each client the records that the model learns when that client takes part, and forgets otherwise."
+        "Names for each client the records that the model memorises when that client takes part and forgets otherwise."
     )
     needs: ClassVar[Observation] = Observation.SNAPSHOTS | Observation.SELECTION
 

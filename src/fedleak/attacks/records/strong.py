@@ -53,8 +53,8 @@ class EavesdropStrong(Searching):
 
     name: ClassVar[str] = "eavesdrop-strong"
     summary: ClassVar[str] = (
-        "Searches for each client's record by what the model learns when that client takes part, and names the records "
-        "that go best with its presence and are likeliest."
+        "Searches for records whose likelihood rises when a client takes part (beam search), and ranks them by "
+        "correlation with its participation and by likelihood."
     )
     needs: ClassVar[Observation] = Observation.SNAPSHOTS | Observation.SELECTION
 

@@ -29,8 +29,8 @@ class Watermark(Correlating):
 
     name: ClassVar[str] = "watermark"
     summary: ClassVar[str] = (
-        "Names for each client the records that the model learns and forgets in the same rounds as a record that the "
-        "attacker placed there."
+        "Names for each client the records that the model memorises and forgets together with a watermark injected "
+        "there."
     )
     needs: ClassVar[Observation] = Observation.SNAPSHOTS
     capabilities: ClassVar[Capability] = Capability.INJECT

@@ -23,7 +23,7 @@ __all__ = ["CharLm", "lookup", "drop"]
 
 @dataclass(frozen=True, kw_only=True)
 class CharLm:
-    """Predicts the next character from all characters before it."""
+    """A character-level LSTM language model."""
 
     embedding: Annotated[int, Meta(ge=1, description="numbers that stand for a character")] = 32
     hidden: Annotated[int, Meta(ge=1, description="units of each LSTM layer")] = 128

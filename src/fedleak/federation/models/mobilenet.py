@@ -25,7 +25,7 @@ _TOGETHER = 8  # channels that are normalised together; all channel counts are m
 
 @dataclass(frozen=True, kw_only=True)
 class MobileNet:
-    """MobileNet (Howard et al., 2017): a convolution, then blocks of a depthwise and a pointwise one, and an output.
+    """MobileNet (Howard et al., 2017): a convolution, depthwise separable blocks and an output layer.
 
     Each convolution is followed by group normalisation (Wu and He, 2018) and ReLU. The original normalises by batch:
     its running means are no weights, so averaging clients does not cover them, and a client's batch would be

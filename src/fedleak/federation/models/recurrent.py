@@ -25,7 +25,7 @@ __all__ = ["WordLm", "Rating"]
 
 @dataclass(frozen=True, kw_only=True)
 class WordLm:
-    """Predicts the next word from the words before it: an embedding, an LSTM and an output layer."""
+    """A word-level LSTM language model: an embedding, an LSTM and an output layer."""
 
     embedding: Annotated[int, Meta(ge=1, description="numbers that stand for a word")] = 100
     hidden: Annotated[int, Meta(ge=1, description="units of the LSTM")] = 64
@@ -43,7 +43,7 @@ class WordLm:
 
 @dataclass(frozen=True, kw_only=True)
 class Rating:
-    """Predicts a number, such as a review's stars, from its words."""
+    """An LSTM regressor that predicts a number, such as a review's stars, from words."""
 
     embedding: Annotated[int, Meta(ge=1, description="numbers that stand for a word")] = 50
     hidden: Annotated[int, Meta(ge=1, description="units of the LSTM")] = 128

@@ -24,7 +24,7 @@ __all__ = ["Transformer"]
 
 @dataclass(frozen=True, kw_only=True)
 class Transformer:
-    """Predicts the next character from all characters before it, by attention (Vaswani et al., 2017).
+    """A character-level transformer language model (Vaswani et al., 2017).
 
     Layers are normalised before each block (Xiong et al., 2020), so that it trains without a warm-up. Attention is told
     how far back a character stands, not where in the window (rotary positions; Su et al., 2021): what is learnt at one

@@ -30,7 +30,7 @@ class _Sentence:
 
 @dataclass(frozen=True, kw_only=True)
 class Blog:
-    """Sentences of the Blog Authorship Corpus (Schler et al., 2006), as the paper used it for language modelling.
+    """Sentences from the Blog Authorship Corpus (Schler et al., 2006), for next-word prediction.
 
     The vocabulary comes from users who take no part, as a keyboard's would: one made from the users' own words would
     itself give something away.

@@ -30,7 +30,7 @@ _RESERVED = ("<pad>", "<unknown>")
 
 @dataclass(frozen=True, kw_only=True)
 class TextClients:
-    """Clients who hold a piece of a text each, in lower case and character by character, with a secret planted in it.
+    """A piece of lower-case text per client, read character by character, with a planted secret.
 
     Where the text has no authors the clients differ in nothing but their piece and their secret, so what an audit
     finds is due to the secrets. The alphabet is a keyboard's and that of the held-out text: one made from the clients'

@@ -56,7 +56,7 @@ class _Hand:
 
 @dataclass(frozen=True, kw_only=True)
 class Digits:
-    """scikit-learn's 8x8 digits, drawn by users who favour some digits and each write in a hand of their own.
+    """scikit-learn's 8x8 digits, assigned to synthetic users with their own favourite digits, slant and size.
 
     A user's drawings are independent draws given the user: a digit is chosen by their habits, with replacement, and
     drawn anew each time. Without replacement, what is in a prior would be missing from its owner's private data alone.

@@ -31,7 +31,7 @@ _LARGEST = 1 << 20  # bytes of an image: one of 92x112 has 10 KB
 
 @dataclass(frozen=True, kw_only=True)
 class Faces:
-    """Each client has images of a few of forty people, and the task is to tell the people apart.
+    """AT&T (Olivetti) faces of a few people per client, for face recognition.
 
     The setting of Song et al. (2020, section VII-C): 10 clients, 64x64 pixels, 40 classes; different clients may have
     images of the same person. Of the ten images of a person five go to clients, three to the server's auxiliary set

@@ -26,7 +26,7 @@ _TEST = 2000  # enough to tell accuracies a percent apart
 
 @dataclass(frozen=True, kw_only=True)
 class MnistClients:
-    """Each client has digits of a few random classes, and some a personal property: all their digits are rotated.
+    """MNIST digits of a few random classes per client, rotated on some clients as a personal property.
 
     The setting of Song et al. (2020, section VII-C): 10 clients, each with 100 digits of three random classes; the
     victim's digits are rotated. There one client is, by a generator of images; here a share of the clients is, each by

@@ -27,7 +27,7 @@ _ID = re.compile(r"[0-9a-f]{16}")
 
 @dataclass(frozen=True, kw_only=True)
 class OpenImages:
-    """Open Images (Kuznetsova et al., 2020) by who took the photographs, labelled by what is in them.
+    """Open Images (Kuznetsova et al., 2020), grouped by photographer and labelled by content (multi-label).
 
     Reads, in the folder `openimages`, the official files of version 7: the image table (columns ImageID, Author and
     AuthorProfileURL), the human-verified labels (ImageID, LabelName, Confidence), the class names (LabelName,

@@ -46,7 +46,7 @@ class _Reply(msgspec.Struct):
 
 @dataclass(frozen=True, kw_only=True)
 class Pipa:
-    """People In Photo Albums (Zhang et al., 2015) by who took the photographs, labelled by what is in them.
+    """People In Photo Albums (Zhang et al., 2015), grouped by photographer and labelled by content (multi-label).
 
     Reads, in the folder `pipa`: the official `annotations/index.txt` (photoset, photo, box, identity, subset; only the
     first two columns are used) and images `train/<photoset>_<photo>.jpg` (or in `val`, `test`, `leftover`);

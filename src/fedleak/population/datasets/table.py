@@ -23,7 +23,7 @@ __all__ = ["Table", "class_names"]
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """One row per example, in a CSV (first line: names of the columns) or JSON-lines file, also compressed."""
+    """Your own CSV (with a header line) or JSON Lines file, one row per example, optionally compressed."""
 
     name: ClassVar[str] = "table"
 

@@ -26,7 +26,7 @@ _SHEETS = 2
 
 @dataclass(frozen=True, kw_only=True)
 class WritersCanvas:
-    """Canvases with a few of one writer's MNIST digits; the labels say which digits are on it, not how many or where.
+    """Canvases with a few MNIST digits by one writer, labelled with which digits are present (multi-label).
 
     It stands for the multi-label photo collections of Gradient-Leaks (Orekondy et al., 2020), which cannot be passed
     on. Every digit is on one canvas only, so no two canvases share anything but the hand.
