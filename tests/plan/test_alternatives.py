@@ -30,8 +30,8 @@ def test_what_is_deployed_is_found_among_the_alternatives() -> None:
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ("sigma = []", "[[defence]] 1 sigma: an empty list gives nothing to try"),
-        ("sigma = [1.0, 2.0]\ndeployed = true", "only one can be deployed, and this one stands for 2"),
+        ("sigma = []", "[[defence]] 1 sigma: the list is empty"),
+        ("sigma = [1.0, 2.0]\ndeployed = true", "only one defence can be deployed, but this table expands to 2"),
         ("sigma = [1.0, 1.0]", "entry 2 repeats entry 1"),
         ("sigma = [1.0, -2.0]", "[[defence]] 1, value 2 sigma"),
         ('sigma = 1.0\nalso = ["clip"]', "[[defence]] 1 also 1: expected a table with a name"),

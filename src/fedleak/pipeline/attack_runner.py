@@ -1,4 +1,4 @@
-"""Attacks played on trained runs, through the eyes of an adversary; what they claim lies in the run's `claims/`."""
+"""Run attacks on trained runs through an adversary's view; their predictions are in the run's `claims/`."""
 
 from __future__ import annotations
 
@@ -27,23 +27,25 @@ __all__ = ["build_questions", "play", "attack_run", "is_played", "played"]
 
 
 def claims_path(run: Run, attack: Any, game: Any, adversary: Any) -> Path:
-    """Where an attack's claims lie; other settings of the attack or of its game have another file.
+    """The file of an attack's predictions; different settings of the attack or of its game have a different file.
 
-    So has another budget of memory: with less of it, an attack may see a sketch of the updates only.
+    So does a different memory budget: with less of it, an attack may see only a sketch of the updates.
     """
     key = digest([settings_key(attack, game, adversary), run.memory])[:8]
-    # Other controls are only marked otherwise: what was claimed is the same.
+    # Other controls are only scored differently: the predictions are the same.
     control = "-shuffled" if run.variant.control == "shuffled-selection" else ""
-    known = "-known" if run.variant.adaptive == "machine" else ""  # with shadow clients it has a folder of its own
+    known = "-known" if run.variant.adaptive == "machine" else ""  # with shadow clients it has its own folder
     return run.folder / "claims" / f"{attack.name}-{key}@{adversary.name}{control}{known}.npy"
 
 
 def build_questions(run: Run, game: Any) -> GameInstance:
-    """The questions of a game about a run; the same every time."""
+    """The questions of a game about a run, drawn deterministically."""
     trace, truth = Trace.open(run.folder / "trace"), Truth.load(run.folder / "truth")
     if run.variant.control == "decoys":
         if not truth.decoys:
-            raise AttackError(f"{run.folder}: control 'decoys', but none were drawn; set decoys = true in [dataset]")
+            raise AttackError(
+                f"{run.folder}: control 'decoys' needs decoys, but none were drawn; set decoys = true in [dataset]"
+            )
         truth = replace(truth, secrets=truth.decoys)
     if run.variant.control == "swapped-secrets":
         truth = replace(truth, secrets=exchanged(truth.secrets, rng_for(run.seed, "another")))
@@ -52,7 +54,7 @@ def build_questions(run: Run, game: Any) -> GameInstance:
 
 
 def exchanged(secrets: Mapping[UserId, tuple[str, ...]], rng: np.random.Generator) -> dict[UserId, tuple[str, ...]]:
-    """Give everybody the secrets of somebody else."""
+    """Give every user the secrets of another user."""
     owners = sorted(secrets)
     order = derangement(len(owners), rng) if len(owners) > 1 else range(len(owners))
     return {owner: secrets[owners[other]] for owner, other in zip(owners, order, strict=True)}
@@ -67,7 +69,7 @@ def play(
     workers: int = 1,
     tick: Tick | None = None,
 ) -> AttackResult:
-    """Let an attack answer a game's questions about a run, through the eyes of an adversary."""
+    """Let an attack answer a game's questions about a run, through an adversary's view."""
     given = build_questions(run, game)
     view, questions = given.look(
         run.folder / "trace",
@@ -85,7 +87,7 @@ def play(
 
 
 def with_answers(run: Run, claims: Predictions, game: Any, given: GameInstance) -> AttackResult:
-    """Put claims beside the right answers."""
+    """Combine predictions with the true answers."""
     return AttackResult(
         seed=run.seed,
         claims=claims,
@@ -102,7 +104,7 @@ def with_answers(run: Run, claims: Predictions, game: Any, given: GameInstance) 
 
 
 def attack_run(run: Run, attack: Any, game: Any, adversary: Any, tick: Tick, *, workers: int = 1) -> None:
-    """Play one attack on one trained run and keep its claims; `tick` gets shares of the work that add up to 1."""
+    """Run one attack on one trained run and save its predictions; `tick` gets shares of the work that add up to 1."""
     if facts(run) is None:
         raise TraceError(f"{run.folder} is not trained to the end; run `fedleak train` first")
     path = claims_path(run, attack, game, adversary)
@@ -117,15 +119,15 @@ def attack_run(run: Run, attack: Any, game: Any, adversary: Any, tick: Tick, *, 
 
 
 def is_played(run: Run, attack: Any, game: Any, adversary: Any) -> bool:
-    """Whether an attack's claims about a run are on disk."""
+    """Whether an attack's predictions for a run are on disk."""
     return claims_path(run, attack, game, adversary).exists()
 
 
 def played(run: Run, attack: Any, game: Any, adversary: Any) -> AttackResult:
-    """An attack's claims with the right answers."""
+    """An attack's predictions with the true answers."""
     path = claims_path(run, attack, game, adversary)
     if not path.exists():
-        raise TraceError(f"attack '{attack.name}' was not played on {run.name}; run `fedleak attack` first")
+        raise TraceError(f"attack '{attack.name}' has not run on {run.name}; run `fedleak attack` first")
     given = build_questions(run, game)
     try:
         kept = np.load(io.BytesIO(read_whole(path)), allow_pickle=False)

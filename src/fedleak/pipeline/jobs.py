@@ -29,7 +29,7 @@ _ticks: Any = None  # the queue of a worker process, set by its initializer
 
 
 def cores() -> int:
-    """Cores that this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -38,9 +38,8 @@ def run_jobs(
 ) -> dict[int, str]:
     """Run every job once; each is called with its arguments and a `tick` that reports progress.
 
-    With one process they run here, one after another. The first failure stops the rest: what they had finished is on
-    disk, so nothing is lost. With `keep_going` an explained failure stops nothing, and is returned under its job's
-    place.
+    With one process they run here, one after another. The first failure stops the rest: finished work is on disk, so
+    nothing is lost. With `keep_going` a FedleakError does not stop the others, and is returned under its job's index.
     """
     failed: dict[int, str] = {}
 
@@ -75,8 +74,8 @@ def run_jobs(
                     tolerate(places[future], error)
     except BrokenProcessPool as error:
         raise FedleakError(
-            "a worker process was killed, perhaps for lack of memory; finished rounds are kept, "
-            "and the same command goes on from there (--jobs 1 needs less memory)"
+            "a worker process was killed, perhaps because memory ran out; finished rounds are kept. "
+            "Rerun the same command to resume (--jobs 1 needs less memory)"
         ) from error
     finally:
         stop(pool)
@@ -89,8 +88,8 @@ def run_jobs(
 def without_main() -> Iterator[None]:
     """Start processes that do not import the caller's main module.
 
-    Jobs are functions of Fedleak with plain data, so nothing of it is needed; and a script without a guard against that
-    would start over in every worker.
+    Jobs are functions of Fedleak with plain data, so they do not need it; and a script without a `__main__` guard would
+    start over in every worker.
     """
     main = sys.modules["__main__"]
     sys.modules["__main__"] = types.ModuleType("__main__")
@@ -101,7 +100,7 @@ def without_main() -> Iterator[None]:
 
 
 def stop(pool: ProcessPoolExecutor) -> None:
-    """End the workers at once: a trace survives that at any moment."""
+    """Kill the workers at once: a trace survives that at any moment."""
     workers = list((pool._processes or {}).values())
     pool.shutdown(wait=False, cancel_futures=True)
     for worker in workers:
@@ -111,7 +110,7 @@ def stop(pool: ProcessPoolExecutor) -> None:
 
 
 def drain(ticks: multiprocessing.queues.Queue[float], tick: Tick) -> None:
-    """Pass on the progress that the workers reported."""
+    """Forward the progress that the workers report."""
     while True:
         try:
             tick(ticks.get_nowait())
@@ -126,7 +125,7 @@ def single_threaded() -> None:
 
 
 def enter(ticks: Any) -> None:
-    """Prepare a worker process; Ctrl-C is the main process's business."""
+    """Initialise a worker process; only the main process handles Ctrl-C."""
     global _ticks
     _ticks = ticks
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -134,7 +133,7 @@ def enter(ticks: Any) -> None:
 
 
 def work(job: Job, arguments: tuple[Any, ...]) -> None:
-    """Run a job in a worker, which gives up when the main process is gone: nobody would read its result."""
+    """Run a job in a worker, which exits when the main process is gone: nobody would read its result."""
     parent = multiprocessing.parent_process()
 
     def tick(units: float) -> None:

@@ -1,4 +1,4 @@
-"""The whole story: a plan becomes trained federations, attacks are played on them, claims are scored and reported."""
+"""The whole flow: train the federations of a plan, run attacks on them, score the predictions, write the report."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ __all__ = ["Progress", "audit", "train", "attack", "score", "report"]
 
 
 class Progress(Protocol):
-    """Told about each stage and every piece of work that is done in it."""
+    """Receives each stage and the progress within it."""
 
     def stage(self, text: str, units: float) -> None:
-        """A stage of so many units begins."""
+        """Begin a stage with this many units of work."""
         ...
 
     def tick(self, units: float) -> None:
-        """Some units are done."""
+        """Report finished units."""
         ...
 
 
 def audit(plan: Plan, out: Path, progress: Progress, jobs: int | None = None) -> Audit:
-    """Do everything that a plan asks for, going on where an earlier attempt stopped."""
+    """Run everything in a plan, resuming an earlier attempt."""
     train(plan, out, progress, jobs)
     attack(plan, out, progress, jobs)
     result = score(plan, out, progress)
@@ -58,14 +58,14 @@ def train(plan: Plan, out: Path, progress: Progress, jobs: int | None = None) ->
         todo = [i for i, run in enumerate(runs(plan, out)) if run.variant.trained and facts(run) is None]
         progress.stage(f"Training {len(todo)} federations", len(todo) * plan.federation.rounds)
         processes = jobs or cores()
-        # Runs are the best parallelism; cores that no run needs go to the clients inside one.
+        # Runs parallelise best; cores that no run needs are used for the clients inside one.
         workers = max(1, processes // max(1, len(todo)))
         run_jobs([(train_job, (*serialise_plan(plan), str(out), i, workers)) for i in todo], processes, progress.tick)
         add_elapsed(out, time.monotonic() - started)
 
 
 def attack(plan: Plan, out: Path, progress: Progress, jobs: int | None = None) -> None:
-    """Play every attack of the plan, as every adversary, on every trained federation."""
+    """Run every attack of the plan, as every adversary, on every trained federation."""
     ensure_owned(plan, out)
     with locked(out):
         started = time.monotonic()
@@ -75,7 +75,7 @@ def attack(plan: Plan, out: Path, progress: Progress, jobs: int | None = None) -
             if run.variant.played
             for play in range(len(run.variant.plays(plan)))
         ]
-        progress.stage(f"Playing {len(every)} attacks", len(every))
+        progress.stage(f"Running {len(every)} attacks", len(every))
         processes = jobs or cores()
         found = runs(plan, out)
         todo = sum(not is_played(found[i], *found[i].variant.plays(plan)[play]) for i, play in every)
@@ -87,9 +87,9 @@ def attack(plan: Plan, out: Path, progress: Progress, jobs: int | None = None) -
 
 
 def score(plan: Plan, out: Path, progress: Progress, *, partial: bool = False) -> Audit:
-    """Compare every claim with the truth and write `results.json`, with the analyses that are on disk.
+    """Compare all predictions with the truth and write `results.json`, with the analyses that are on disk.
 
-    With `partial`, attacks that were not played on every seed of a federation are left out instead of missed.
+    With `partial`, attacks that have not run on every seed of a federation are left out instead of raising an error.
     """
     ensure_owned(plan, out)
     every = runs(plan, out)
@@ -119,7 +119,7 @@ def score(plan: Plan, out: Path, progress: Progress, *, partial: bool = False) -
     whole = [result for result in results.values() if len(result.facts) == len(plan.seeds)]
     audited = assemble(plan, whole, add_elapsed(out, 0.0), effects(every))
     missing = sum(len(claims) < len(plan.seeds) for result in results.values() for claims in result.played.values())
-    rest = Untested(what=f"{missing} plays of the plan's attacks", why="not played yet; `fedleak audit` does it")
+    rest = Untested(what=f"{missing} attacks of the plan", why="not run yet; `fedleak audit` runs them")
     audited = msgspec.structs.replace(
         audited, analyses=analyses(out), untested=[rest, *audited.untested] if missing else audited.untested
     )
@@ -128,7 +128,7 @@ def score(plan: Plan, out: Path, progress: Progress, *, partial: bool = False) -
 
 
 def effects(every: Sequence[Run]) -> list[Effect]:
-    """What each defence changes, seen in the first seed, wherever both runs are trained."""
+    """What each defence changes, measured on the first seed, wherever both runs are trained."""
     bare = next((run for run in every if run.variant.label == "plain" and facts(run) is not None), None)
     found = []
     for run in every:
@@ -148,13 +148,13 @@ def report(result: Audit, out: Path) -> Path:
 
 
 def serialise_plan(plan: Plan) -> tuple[str, bytes]:
-    """A plan as it crosses between processes: plain data only."""
+    """A plan in the form that is passed between processes: plain data only."""
     return plan.text, msgspec.json.encode(plan.change)
 
 
 @cache
 def deserialise_plan(text: str, change: bytes) -> Plan:
-    """A worker process reads the plan again."""
+    """Read the plan again, in a worker process."""
     return parse(text, change=msgspec.json.decode(change))
 
 
@@ -165,7 +165,7 @@ def train_job(text: str, change: bytes, out: str, index: int, workers: int, tick
 
 
 def attack_job(text: str, change: bytes, out: str, index: int, play: int, workers: int, tick: Tick) -> None:
-    """Play one attack on one run, in a worker process."""
+    """Run one attack on one run, in a worker process."""
     plan = deserialise_plan(text, change)
     run = runs(plan, Path(out))[index]
     attack_run(run, *run.variant.plays(plan)[play], tick, workers=workers)

@@ -1,4 +1,4 @@
-"""Train one run of an audit: its data, its clients, its rounds, and what is known of it afterwards."""
+"""Train one run of an audit: prepare its data and clients, train its rounds, and measure the result."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ __all__ = ["train_run", "fitting_model"]
 
 
 def train_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
-    """Train a federation and record it, from where an earlier attempt stopped."""
-    # Patience, because workers of a killed command notice its end only after the round they are in.
+    """Train a federation and record it, resuming an earlier attempt."""
+    # Wait, because workers of a killed command notice its end only after their current round.
     with locked(run.folder, patience=30):
         if facts(run) is not None:
             return
@@ -51,7 +51,7 @@ def train_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
         trained = defended(model, run.variant.defences)
         everyone = make_clients(prepared.shares, run.seed, adaptive=run.variant.adaptive is not None)
         clients, tampering, told = tamper(plan, prepared, trained, everyone, run.seed)
-        # Now, so that an accountant that is not installed is missed before anything is trained.
+        # Now, so that a missing accountant package is reported before training.
         promises(run.variant.defences, plan.federation, len(clients), [len(d.data) for d in clients], run.seed)
         users = [share.user for share in prepared.shares]
         Truth(
@@ -115,7 +115,7 @@ def train_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
         trace = Trace.open(run.folder / "trace")
         matched = matched_round(trace.round, trace.size, [len(d.data) for d in clients], plan.federation)
         pooled = Examples.concat(part for share in prepared.shares for part in (share.private, share.prior))
-        spelt = prepared.records is not None  # characters, where records are asked for
+        spelt = prepared.records is not None  # per character, where the audit is about records
         central = near = None
         if plan.federation.centralised and run.variant.label == "plain":
             near = nearest(pooled, prepared.test, prepared.task)
@@ -151,7 +151,7 @@ def train_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
 
 
 def promised(plan: Plan, run: Run, clients: Sequence[Client], trace: Trace) -> list[Promise]:
-    """What the defences of a run that is over promise, by the data that clients really trained on."""
+    """The epsilons of a finished run's defences, for the data that clients actually trained on."""
     sizes = {index: len(client.data) for index, client in enumerate(clients)}
     sizes.update(zip(trace.client.tolist(), trace.size.tolist(), strict=True))
     taken = int(np.bincount(trace.client, minlength=1).max()) if len(trace.client) else 0
@@ -167,12 +167,12 @@ def promised(plan: Plan, run: Run, clients: Sequence[Client], trace: Trace) -> l
 
 
 def fitting_model(plan: Plan, prepared: Prepared) -> Model:
-    """Build the model and refuse, before anything is trained, what could only fail afterwards."""
+    """Build the model and reject, before training, what could only fail afterwards."""
     if prepared.task not in plan.model.tasks:
         raise PlanError(f"model '{plan.model.name}' cannot learn the task '{prepared.task.value}' of this data set")
     given = Input.WORDS if np.issubdtype(prepared.test.x.dtype, np.integer) else Input.NUMBERS
     if given not in plan.model.reads:
-        raise PlanError(f"model '{plan.model.name}' cannot read {given.value}, which is what this data set gives")
+        raise PlanError(f"model '{plan.model.name}' cannot read {given.value}, which is what this data set provides")
     for attack in plan.attacks:
         if prepared.task not in attack.tasks:
             raise PlanError(f"attack '{attack.name}' does not apply to the task '{prepared.task.value}'; remove it")
@@ -192,12 +192,12 @@ def known_to_all(plan: Plan, prepared: Prepared) -> dict[str, Any]:
 
 
 def outputs(plan: Plan, prepared: Prepared) -> int:
-    """Outputs of the model: one more than there are classes where a malicious client adds one that is false."""
+    """Outputs of the model: one more than the number of classes where a malicious client adds a fake class."""
     return prepared.outputs + (plan.join is not None)
 
 
 def check_layers(plan: Plan, layout: Layout) -> None:
-    """Refuse an attack on a layer that the model does not have."""
+    """Reject an attack on a layer that the model does not have."""
     names = [layer.name for layer in layout]
     for attack in plan.attacks:
         wanted = getattr(attack, "layer", "last")

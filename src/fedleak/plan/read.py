@@ -1,4 +1,4 @@
-"""Read a plan: TOML in, a checked Plan out, or one line that says what is wrong and where."""
+"""Read a plan: TOML in, a validated Plan out, or one line that says what is wrong and where."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _TOP = {
 
 
 def read(path: Path, *, full: bool = False) -> Plan:
-    """Read and check a plan file; `full` asks for the setting in its [full] table."""
+    """Read and validate a plan file; `full` applies its [full] table."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -55,13 +55,13 @@ def read(path: Path, *, full: bool = False) -> Plan:
     if full:
         change = convert(toml(text, str(path)).get("full", {}), dict, f"{path}: full")
         if not change:
-            raise PlanError(f"{path}: has no table [full], so there is no fuller setting to run")
+            raise PlanError(f"{path}: has no table [full]; add one, or run without --full")
     return parse(text, str(path), change)
 
 
 def parse(text: str, source: str = "plan", change: Mapping[str, Any] | None = None) -> Plan:
-    """Check the text of a plan; `source` is named in errors, and `change` replaces keys of it."""
-    # A change to None takes a key away; TOML itself has no such value.
+    """Validate the text of a plan; `source` is named in errors, and `change` replaces keys of it."""
+    # A change to None removes a key; TOML itself has no such value.
     raw = {key: value for key, value in merged(toml(text, source), change or {}).items() if value is not None}
     for key in raw:
         if key not in _TOP:
@@ -168,7 +168,7 @@ def toml(text: str, source: str) -> dict[str, Any]:
 
 
 def merged(table: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace keys of a table, going into tables that both have; a list is replaced as a whole.
+    """Replace keys of a table, recursively in tables that both have; a list is replaced as a whole.
 
     >>> merged({"population": {"users": 10, "prior": "album"}}, {"population": {"users": 300}})
     {'population': {'users': 300, 'prior': 'album'}}
@@ -181,23 +181,23 @@ def merged(table: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any
 
 
 def chosen_games(tables: Sequence[Any], attacks: Sequence[Any], source: str) -> tuple[Any, ...]:
-    """The games of [[game]]; one that an attack plays and no table speaks of is played as it comes."""
+    """The games of [[game]]; the game of an attack without a table gets its defaults."""
     games = [component("game", table, f"{source} [[game]] {i}") for i, table in enumerate(tables, 1)]
     played = {attack.game: attack.name for attack in attacks}
     for i, game in enumerate(games, 1):
         if game.name not in played:
             raise PlanError(
-                f"{source} [[game]] {i}: no [[attack]] of this plan plays '{game.name}'; add one, or remove the game"
+                f"{source} [[game]] {i}: no [[attack]] of this plan is for '{game.name}'; add one, or remove the game"
             )
     given = {game.name for game in games}
     for name, attack in played.items():
         if name not in given:
-            games.append(component("game", {"name": name}, f"{source}: [[game]] '{name}', played by '{attack}'"))
+            games.append(component("game", {"name": name}, f"{source}: [[game]] '{name}', the game of '{attack}'"))
     return tuple(games)
 
 
 def named(kind: registry.Kind, name: Any, where: str) -> Any:
-    """Look a name up, with the place in the plan in the error."""
+    """Look up a name; errors give the place in the plan."""
     if not isinstance(name, str):
         raise PlanError(f"{where}: missing key 'name'; known: {', '.join(registry.names(kind))}")
     try:
@@ -207,7 +207,7 @@ def named(kind: registry.Kind, name: Any, where: str) -> Any:
 
 
 def component(kind: registry.Kind, table: Any, where: str) -> Any:
-    """Build a registered thing from its table: `name` chooses it, the other keys are its settings."""
+    """Build a registered component from its table: `name` chooses it, the other keys are its settings."""
     if not isinstance(table, Mapping):
         raise PlanError(f"{where}: expected a table with a name")
     cls = named(kind, table.get("name"), where)
@@ -215,14 +215,14 @@ def component(kind: registry.Kind, table: Any, where: str) -> Any:
 
 
 def alternative(table: Any, where: str) -> tuple[Any, ...]:
-    """One [[defence]]: a defence, and with `also = [{name = ...}]` others at the same time."""
+    """One [[defence]]: a defence, and those combined with it by `also = [{name = ...}]`."""
     own, also = parts(table, where)
     first = component("defence", own, where)
     return (first, *(component("defence", t, f"{where} also {i}") for i, t in enumerate(also, 1)))
 
 
 def playable(attack: Any, adversary: Any, source: str) -> None:
-    """Refuse an attack that its adversary cannot play, and say who could."""
+    """Reject an attack that its adversary cannot run, and say which adversaries can."""
     lacking = adversary.missing(attack)
     if not lacking:
         return
@@ -240,7 +240,7 @@ def playable(attack: Any, adversary: Any, source: str) -> None:
 
 
 def paired(attacks: Sequence[Any], adversaries: Sequence[Any], source: str) -> None:
-    """Refuse an attack that no adversary of the plan can play, and an adversary who can play none of its attacks."""
+    """Reject an attack that no adversary of the plan can run, and an adversary that can run none of its attacks."""
     for attack in attacks:
         if all(adversary.missing(attack) for adversary in adversaries):
             playable(attack, adversaries[0], source)
@@ -250,15 +250,15 @@ def paired(attacks: Sequence[Any], adversaries: Sequence[Any], source: str) -> N
 
 
 def fitting(games: Sequence[Any], population: PopulationPlan, audit: AuditPlan, source: str) -> None:
-    """Refuse a game that lacks the prior it needs or would be given away by it, and controls that it does not have."""
+    """Reject a game without the prior it needs, or with a prior that gives the answer, and controls it lacks."""
     for game in games:
         if game.needs_prior and population.prior == "none":
             raise PlanError(
-                f"{source} [population]: game '{game.name}' needs prior data of users, and prior = 'none' gives none"
+                f"{source} [population]: game '{game.name}' needs prior data, but prior = 'none'; choose another prior"
             )
         if not game.needs_prior and population.prior != "none":
             raise PlanError(
-                f"{source} [population]: prior = '{population.prior}' would hand data of users to the adversary "
+                f"{source} [population]: prior = '{population.prior}' would give the adversary users' data "
                 f"before game '{game.name}' asks for it; set prior = 'none'"
             )
         for control in audit.controls:
@@ -267,9 +267,9 @@ def fitting(games: Sequence[Any], population: PopulationPlan, audit: AuditPlan, 
 
 
 def limits(table: Mapping[str, Any], where: str) -> dict[str, float]:
-    """Limits by metric: shares between 0 and 1 that no interval's lower end may exceed.
+    """Limits by metric: values between 0 and 1 that the lower end of an interval must not exceed.
 
-    A plain key is a metric of `identify`; the metrics of another game stand in a table of its name.
+    A plain key is a metric of `identify`; the metrics of another game are in a table with its name.
     """
     share = Annotated[float, msgspec.Meta(ge=0, le=1)]
     known = {
@@ -289,7 +289,7 @@ def limits(table: Mapping[str, Any], where: str) -> dict[str, float]:
 
 
 def refuse_twice(items: Sequence[Any], where: str) -> None:
-    """Refuse a repeated entry: its results would be written over each other."""
+    """Reject a repeated entry: its results would overwrite each other."""
     for i, item in enumerate(items):
         if item in items[:i]:
             raise PlanError(f"{where}: entry {i + 1} repeats entry {items.index(item) + 1}")

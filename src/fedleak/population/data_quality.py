@@ -1,7 +1,7 @@
-"""What is wrong with a population before anyone trains on it: twins, unusable times, too few examples.
+"""Data quality checks before training: twins, duplicates, unusable times, too few examples.
 
-Real corpora have users with several accounts. Such twins cap what any attack can reach and put a victim's private data
-into a twin's prior, so an audit that does not look for them reports a wrong number.
+Real corpora have users with several accounts. Such twins limit what any attack can achieve and put a victim's private
+data into a twin's prior, so an audit that does not look for them reports a wrong number.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fedleak.population.population import Examples, User
 __all__ = ["DataFinding", "Examined", "examine", "twin_groups", "usable_times"]
 
 _TWIN_SHARE = 0.5  # of what the smaller user holds
-_TWIN_LEAST = 2  # one thing in common is chance
+_TWIN_LEAST = 2  # one example in common is chance
 # What more users than this hold is common property (a chain letter, a row of a table with few different rows), not a
 # sign of twins: a fifth of all, but never fewer than the accounts of one user, nor more than fifty.
 _COMMON_SHARE, _COMMON_LEAST, _COMMON_MOST = 0.2, 4, 50
@@ -30,7 +30,7 @@ _NAMED = 8  # users or groups that a text names before it says "and more"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataFinding:
-    """Something that the examination found, and what was done about it."""
+    """Something that the checks found, and what was done about it."""
 
     kind: str  # split, sizes, twins, copies, few, untimed, background, injected
     count: int
@@ -45,11 +45,11 @@ class Examined:
     users: tuple[User, ...]
     findings: tuple[DataFinding, ...]
     twins: frozenset[UserId]  # users of `users` who still have a twin among them
-    untimed: frozenset[UserId]  # users of `users` whose times say nothing
+    untimed: frozenset[UserId]  # users of `users` whose times are unusable
 
 
 def examine(users: Sequence[User], plan: PopulationPlan) -> Examined:
-    """Look for twins, copies, users without usable times and with too few examples, and act as the plan says."""
+    """Look for twins, duplicates, users without usable times or with too few examples, and act as the plan says."""
     findings: list[DataFinding] = []
     # Before twins: a user with a single example that someone else has too is small, not a twin.
     users = _act_on_few(tuple(users), plan, findings)
@@ -93,9 +93,9 @@ def _act_on_copies(users: tuple[User, ...], plan: PopulationPlan, findings: list
     whose = sum(bool(mask.any()) for mask in found)
     done = {
         "drop": "only the first of each is kept",
-        "keep": "all are kept, so the prior may hold copies of private data",
+        "keep": "all are kept, so the prior may contain duplicates of private data",
     }[plan.copies]
-    text = f"{count} example(s) of {whose} user(s) copy another one of the same user; {done}."
+    text = f"{count} example(s) of {whose} user(s) duplicate another one of the same user; {done}."
     findings.append(DataFinding(kind="copies", count=count, action=plan.copies, text=text))
     return copies.without_copies(users, found) if plan.copies == "drop" else users
 
@@ -119,7 +119,7 @@ def _act_on_times(
 ) -> tuple[tuple[User, ...], frozenset[UserId]]:
     untimed = [user.id for user in users if len(user.examples) and not usable_times(user.examples)]
     if untimed:
-        done = "left out" if plan.untimed == "drop" else "kept, and divided in the order of the data"
+        done = "left out" if plan.untimed == "drop" else "kept, and split in the order of the data"
         text = f"{len(untimed)} user(s) without usable times (unknown, or mostly one day): {_list(untimed)}; {done}."
         findings.append(DataFinding(kind="untimed", count=len(untimed), action=plan.untimed, text=text))
     without = frozenset(untimed)
@@ -134,16 +134,16 @@ def _act_on_times(
         rows += int((~known).sum())
         kept.append(user if known.all() else replace(user, examples=user.examples.take(known)))
     if rows:
-        text = f"{rows} example(s) without a time, of users who otherwise have them; left out."
+        text = f"{rows} example(s) without a time, of users whose other examples have one; left out."
         findings.append(DataFinding(kind="untimed", count=rows, action="drop", text=text))
     return tuple(kept), without
 
 
 def twin_groups(users: Sequence[User]) -> tuple[tuple[int, ...], ...]:
-    """Find users (by index) more than half of whose examples another user holds too.
+    """Find users (by index) who share more than half of their examples with another user.
 
-    The half is of the user with fewer examples: an account that was copied early is a twin of the one that went on.
-    What a user holds several times (a chain letter, the sentences of one post) counts once.
+    The half refers to the user with fewer examples: an account that was copied early is a twin of the one that
+    continued. What a user holds several times (a chain letter, the sentences of one post) counts once.
     """
     parent = list(range(len(users)))
 
@@ -202,11 +202,11 @@ def _act_on_twins(
     named = _list(" = ".join(users[i].id for i in group) for group in found)
     count = sum(len(group) for group in found)
     done = {
-        "drop": "the one with the most examples of each group is kept",
-        "merge": "each group is made one user",
+        "drop": "the user with the most examples in each group is kept",
+        "merge": "each group is merged into one user",
         "keep": "all are kept, so an attack cannot tell them apart and a twin's prior holds the victim's data",
     }[plan.twins]
-    text = f"{count} users form {len(found)} group(s) who share most of their examples ({named}); {done}."
+    text = f"{count} users form {len(found)} group(s) that share most of their examples ({named}); {done}."
     findings.append(DataFinding(kind="twins", count=len(found), action=plan.twins, text=text))
     if plan.twins == "keep":
         return users, frozenset(users[i].id for group in found for i in group)
@@ -222,14 +222,14 @@ def _act_on_twins(
 
 
 def _merge(twins: Sequence[User]) -> User:
-    """Make one user of twins: everything of the first, and what the others have beyond it."""
+    """Merge twins into one user: everything of the first, and what the others have in addition."""
     first, *others = twins
     merged = first.examples
     for other in others:
         fresh = other.examples.take(~fingerprint.shared(fingerprint.of(other.examples), fingerprint.of(merged)))
         if not len(fresh):
             continue
-        # Documents and albums are numbered per user: number the newcomers on.
+        # Documents and albums are numbered per user: continue the numbering.
         shifted = {
             name: getattr(fresh, name) + getattr(merged, name).max() - getattr(fresh, name).min() + 1
             for name in ("document", "album")
