@@ -46,8 +46,8 @@ def test_what_goes_together_is_let_through(defences: tuple[Any, ...]) -> None:
     [
         ((SERVER, Noise(sigma=1.0)), "'noise' changes updates after they were clipped"),
         ((SERVER, Quantise()), "'quantise' changes updates after they were clipped"),
-        ((SecureAggregation(), Shuffle()), "who masked with whom"),
-        ((Shuffle(), SecureAggregation()), "who masked with whom"),
+        ((SecureAggregation(), Shuffle()), "which clients share masks"),
+        ((Shuffle(), SecureAggregation()), "which clients share masks"),
         ((Noise(sigma=1.0), Noise(sigma=2.0)), "'noise' is there twice"),
         ((DpSgd(noise=1.0), DpSgd(noise=2.0)), "'dp-sgd' is there twice"),
     ],

@@ -132,4 +132,4 @@ def test_a_victim_who_is_not_in_the_federation_is_refused(fedleak: Run, tmp_path
     text = PLAN.replace('["server"]', '["active-server"]') + 'isolate = { user = "nobody" }\n'
     done = fedleak("train", written(tmp_path, text), "--out", tmp_path / "out")
     assert done.returncode == 1
-    assert "[isolate] user = 'nobody': nobody of that name is in the federation" in done.stderr
+    assert "[isolate] user = 'nobody': there is no such user in the federation" in done.stderr

@@ -69,7 +69,7 @@ class SingleAttackAnalysis:
 
 
 def check(plan: Plan) -> None:
-    """Refuse an analysis of the plan that would otherwise be refused after hours of training.
+    """Reject an analysis of the plan that would otherwise be rejected after hours of training.
 
     Only an analysis that changes the plan has something to check beforehand, and then a method of this name.
     """
@@ -79,7 +79,7 @@ def check(plan: Plan) -> None:
 
 
 def analyse(look: Analyser, plan: Plan, out: Path, progress: Progress, jobs: int | None = None) -> Analysis:
-    """Make an analysis, keep it, and write the results and the report anew with it.
+    """Make an analysis, keep it, and write the results and the report again with it.
 
     Attacks of the plan that were not played yet stay unscored: an analysis trains the undefended federation only.
     """

@@ -191,7 +191,7 @@ class Exposure(SingleAttackAnalysis):
             f"{attack.snapshots} snapshots for {attack.candidates} candidates each: {among(secrets)} secrets are among "
             f"them{false}; what is not, no ranking can name. The table gives for each secret its bits, those exposed "
             "at the end (with the standard error of a rank that was estimated) and at best (and in which round), the "
-            "exposure by perplexity in nats a character at the end and at best, whether it is a candidate, and its "
+            "exposure by perplexity in nats per character at the end and at best, whether it is a candidate, and its "
             "place in the attack's list for the client of its owner, and in anybody's. "
             f"{closing(plan, attack, permuted=False)}"
         )
@@ -221,7 +221,7 @@ class Exposure(SingleAttackAnalysis):
                 kind="lines",
                 title="How likely the model finds a secret's characters, over the rounds",
                 x_label="round",
-                y_label="exposure by perplexity (nats a character)",
+                y_label="exposure by perplexity (nats per character)",
                 series=lines(rounds, lambda one, number: one.nats[number]),
             ),
             Figure(

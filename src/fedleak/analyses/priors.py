@@ -72,7 +72,7 @@ class PriorSize(SingleAttackAnalysis):
             title=self.summary,
             text=(
                 "The adversary's own clients train on only so many examples of each user, and the federation is "
-                f"trained anew for each number. With {points[0].label} the attack reaches average precision "
+                f"trained again for each number. With {points[0].label} the attack reaches average precision "
                 f"{format_measured(points[0].measured)}; with {most:.1f} on average, {format_measured(whole)}. "
                 f"{closing(plan, attack)}"
             ),
@@ -124,7 +124,7 @@ class Priors(SingleAttackAnalysis):
             title=self.summary,
             text=(
                 "What the adversary knows is divided from what stays private at random, older from newer (chrono), or "
-                "by occasion (album); the federation is trained anew for each. Average precision: "
+                "by occasion (album); the federation is trained again for each. Average precision: "
                 f"{results}. {' '.join([*left_out, closing(plan, attack)])}"
             ),
             columns=["prior", *COLUMNS],

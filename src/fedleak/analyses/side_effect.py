@@ -38,7 +38,7 @@ class SideEffect:
     summary: ClassVar[str] = "How does an active attack change the model that everyone uses?"
 
     def check(self, plan: Plan) -> None:
-        """Refuse a plan in which nothing is done to the run."""
+        """Reject a plan in which nothing is done to the run."""
         if not any(getattr(plan, power) is not None for power in _POWERS):
             raise PlanError(
                 "analysis 'side-effect' needs a plan in which somebody interferes: a table [isolate] or [join]"

@@ -42,7 +42,7 @@ class _Tried:
 
 @dataclass(frozen=True, kw_only=True)
 class Vary:
-    """Train the federation anew for every value of one key of the plan, and play all its attacks on each."""
+    """Train the federation again for every value of one key of the plan, and play all its attacks on each."""
 
     name: ClassVar[str] = "vary"
     summary: ClassVar[str] = "What if one setting of the plan were different?"
@@ -81,7 +81,7 @@ class Vary:
         )
 
     def check(self, plan: Plan) -> list[Plan]:
-        """The plan with each of the values; what cannot be done is refused before anything is trained."""
+        """The plan with each of the values; what cannot be done is rejected before anything is trained."""
         refuse_twice(list(self.values), f"analysis 'vary', {self.key}")
         known = [metric for game in plan.games for metric in (*game.metrics, *game.distances)]
         for metric in self.metrics:
@@ -136,7 +136,7 @@ class Vary:
         ]
         values = ", ".join(_shown(one.value) for one in tried)
         return (
-            f"The federation is trained anew with {self.key} = {values}, all else as in the plan, and every "
+            f"The federation is trained again with {self.key} = {values}, all else as in the plan, and every "
             f"attack is played on each. {'; '.join(ends)}. {closing(plan)}"
         )
 

@@ -1,4 +1,4 @@
-"""Replacing one's own data by other users'."""
+"""Replacing a client's data with other users' data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class BackgroundReplacement(Defence):
     name: ClassVar[str] = "bkg-repl"
     summary: ClassVar[str] = "Replaces part of each client's data with public examples from other users."
     needs_background: ClassVar[bool] = True
-    no_epsilon: ClassVar[str] = "what is left of one's own examples is still trained on as it is"
+    no_epsilon: ClassVar[str] = "the client still trains on its remaining examples, unmodified"
 
     alpha: Annotated[
         float,

@@ -1,4 +1,4 @@
-"""Differentially private stochastic gradient descent on the client: no record shows in what is sent."""
+"""Differentially private stochastic gradient descent (DP-SGD) on the client, at the level of records."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ class DpSgd(Defence):
             per_round=bound(1)[0],
             delta=delta,
             unit="record",
-            adjacency="one record more or less among the data of one client",
-            against="whoever sees what a client sends, the server included",
+            adjacency="one record more or less in the data of one client",
+            against="anyone who sees what a client sends, including the server",
             how=f"Gaussian mechanism on sums of clipped gradients, noise multiplier {self.noise:g}; examples drawn "
             f"with probability {training.batch} / their number, independently in every step; {training.epochs} "
             f"pass(es) a round, in at most {training.most} rounds with a client; the client protected least has {size} "
@@ -89,4 +89,8 @@ class DpSgd(Defence):
     def clashes(self, before: Sequence[Any], after: Sequence[Any]) -> str | None:
         """Another weight on examples could lift what was clipped."""
         others = [other.name for other in (*before, *after) if other.overrides("on_examples")]
-        return f"'{others[0]}' weighs examples too, so the clip no longer bounds what each adds" if others else None
+        return (
+            f"'{others[0]}' also weights examples, so the clipping norm no longer bounds the contribution of each"
+            if others
+            else None
+        )

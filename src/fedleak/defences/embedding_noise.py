@@ -24,8 +24,7 @@ class EmbeddingNoise(Defence):
     summary: ClassVar[str] = "Adds Gaussian noise to the word or character embeddings during local training."
     places: ClassVar[tuple[str, ...]] = ("embedding",)
     no_epsilon: ClassVar[str] = (
-        "the noise is not measured by what a record can change, and the layers after it learn from the record all the "
-        "same"
+        "the noise is not calibrated to what a record can change, and later layers still learn from the record"
     )
 
     sigma: Annotated[

@@ -1,4 +1,4 @@
-"""Mixing other users' data into one's own."""
+"""Mixing other users' data into a client's data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class RandomAugmentation(Defence):
     name: ClassVar[str] = "rand-aug"
     summary: ClassVar[str] = "Mixes random public examples from other users into each client's data before training."
     needs_background: ClassVar[bool] = True
-    no_epsilon: ClassVar[str] = "one's own examples are still trained on as they are, among others"
+    no_epsilon: ClassVar[str] = "the client still trains on its own examples, unmodified"
 
     alpha: Annotated[
         float, Meta(gt=0, description="background examples added for each own example; the paper tries 0.5, 1 and 2")

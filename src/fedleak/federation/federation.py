@@ -55,11 +55,11 @@ class Round:
 def make_clients(shares: Sequence[Share], seed: int, *, adaptive: bool = False) -> tuple[Client, ...]:
     """Give each user an anonymous client with their private data and a shadow client with their prior data.
 
-    Where nobody has prior data there are no shadow clients. An adaptive adversary lets the defences act on its shadow
-    clients too.
+    Without prior data there are no shadow clients. A defence-aware adversary applies the defences to its shadow clients
+    too.
 
-    All of them train together, as in the paper. Pseudonyms and order are drawn anew, so that neither says whose
-    client it is.
+    All of them train together, as in the paper. Pseudonyms and order are drawn at random, so that neither reveals the
+    user.
     """
     rng = rng_for(seed, "devices")
     kinds = 2 if any(len(share.prior) for share in shares) else 1
@@ -84,8 +84,8 @@ def defended(model: Model, defences: Sequence[Defence]) -> Model:
         for place in defence.places:
             if place not in getattr(model, "places", ()):
                 raise PlanError(
-                    f"defence '{defence.name}' acts on what leaves the {place} layer, and this model has none that "
-                    "it could reach; choose another model (char-lm, word-lm and rating have every place)"
+                    f"defence '{defence.name}' acts on the output of the {place} layer, but this model has no such "
+                    "layer; choose another model (char-lm, word-lm and rating have both)"
                 )
     return model
 
@@ -116,8 +116,8 @@ def train(
     `model` is the plan's: on_model is applied here. A run in which clients are isolated resumes from the models that
     these have by then, too; its updates are recorded like all others, and do not move the shared model.
 
-    With `fresh_data` everyone's examples are dealt out again before every round, and so is how many each client has: a
-    control in which no client repeats anything.
+    With `fresh_data` all examples are redistributed before every round, and so are the numbers of examples: a control
+    in which no client repeats anything.
     """
     if start and (weights is None or (tampering.isolated and isolation is None)):
         raise ValueError("a run resumes from the weights of the round it stopped after")
@@ -145,7 +145,7 @@ def train(
     isolation = isolation or Isolation(now, tampering.isolated)
     adder = next((defence for defence in defences if defence.overrides("on_aggregation")), None)
     if adder is not None and tampering.isolated:
-        raise PlanError(f"a client cannot be isolated where '{adder.name}' shows nobody's update by itself")
+        raise PlanError(f"a client cannot be isolated with '{adder.name}', which hides single updates")
     alone = np.isin(np.arange(len(clients)), tampering.isolated)
     past: list[list[int]] = []
     for _ in range(start):
@@ -274,12 +274,12 @@ def _select(
 
 
 def _shares(sizes: IntArray, settings: FederationPlan) -> FloatArray:
-    """What each update counts in the mean."""
+    """The weight of each update in the mean."""
     weights = sizes if settings.weighting == "examples" else np.ones_like(sizes)
     return np.asarray(weights / max(1, weights.sum()), dtype=np.float32)
 
 
 def _mean(updates: Params, shares: FloatArray) -> Params:
-    """Weigh the updates; nobody left means no move."""
+    """Average the updates by their weights; without updates the model does not change."""
     weights = torch.from_numpy(shares)
     return {name: (weights @ torch.from_numpy(np.ascontiguousarray(rows))).numpy() for name, rows in updates.items()}

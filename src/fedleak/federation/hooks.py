@@ -9,9 +9,9 @@
 - on_sum, every local step: the sum of these gradients, before it is divided by the size of a batch
 - on_step, every local step: the gradients of the clients computed together
 - on_update, every update, on the client, before it is sent
-- on_channel, every round: what of the updates reaches the server, and in which form
-- on_aggregation, every round: how the updates are added up, and what the server sees of each while it does
-- on_aggregate, every round: the mean by which the server moves
+- on_channel, every round: which updates reach the server, and in which form
+- on_aggregation, every round: how the updates are summed, and what the server sees of each
+- on_aggregate, every round: the mean that the server adds to the model
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Added:
 
 
 def hidden(defences: Sequence[Defence]) -> Observation:
-    """What nobody sees any more of a run with these defences."""
+    """What no adversary sees of a run with these defences."""
     return functools.reduce(operator.or_, (defence.hides for defence in defences), Observation.NONE)
 
 
@@ -60,11 +60,11 @@ class Defence:
     """
 
     name: ClassVar[str]
-    summary: ClassVar[str]  # one sentence for the report: what the client or the server does differently
+    summary: ClassVar[str]  # one sentence with a third-person verb: what the client or the server does differently
     needs_background: ClassVar[bool] = False
-    places: ClassVar[tuple[str, ...]] = ()  # of the model, at which it acts; a model without them is refused
-    hides: ClassVar[Observation] = Observation.NONE  # what nobody sees any more of a run with this defence
-    poisson: ClassVar[bool] = False  # batches are drawn example by example instead of dealt out
+    places: ClassVar[tuple[str, ...]] = ()  # of the model, at which it acts; a model without them is rejected
+    hides: ClassVar[Observation] = Observation.NONE  # what no adversary sees of a run with this defence
+    poisson: ClassVar[bool] = False  # batches are drawn by Poisson sampling instead of a shuffled pass
     no_epsilon: ClassVar[str] = "it neither bounds sensitivity nor adds calibrated noise"
 
     def on_background(

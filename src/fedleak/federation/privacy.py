@@ -38,10 +38,10 @@ Unit: TypeAlias = Literal["record", "client"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """What one defence promises in one run, or why it promises nothing.
+    """What one defence states for one run, or why it states nothing.
 
-    `epsilon` holds whatever an adversary knows about who took part in which round. `hidden_epsilon` is smaller and
-    holds only for those who do not know it: being drawn at random protects as long as the draw is secret.
+    `epsilon` holds whatever an adversary knows about the selection of clients. `hidden_epsilon` is smaller and holds
+    only against adversaries that do not know it: subsampling amplifies privacy as long as the selection is secret.
     """
 
     defence: str
@@ -61,7 +61,7 @@ class Statement:
         return Statement(defence=defence, how=f"no epsilon can be stated for '{defence}': {why}")
 
     def require(self) -> float:
-        """Epsilon of the whole run, for whoever insists on one."""
+        """Epsilon of the whole run; an error if none is stated."""
         if self.epsilon is None:
             raise PlanError(f"{self.how}. Defences that state one: dp-sgd, dp-fedavg")
         return self.epsilon
@@ -75,7 +75,7 @@ class Training:
     most: int  # rounds in which any one client takes part, at most
     clients: int
     selected: int  # in each round
-    fresh: bool  # every round draws its clients anew, whatever was drawn before
+    fresh: bool  # every round draws its clients again, whatever was drawn before
     equal: bool  # updates are averaged equally
     epochs: int
     batch: int
@@ -130,7 +130,7 @@ def statements(
 
 
 def default_delta(count: int) -> float:
-    """Well below one in so many users or records; with 1/count, publishing somebody's data outright would do.
+    """Well below 1/count: with delta = 1/count, publishing the data of one user or record would be allowed.
 
     >>> default_delta(1000) < 1 / 1000
     True

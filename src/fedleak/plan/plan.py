@@ -100,7 +100,7 @@ class FederationPlan:
     batch: Annotated[int, Meta(ge=1, description="examples in a local step (B)")] = 20
     lr: Annotated[float, Meta(gt=0, description="learning rate of the local steps")] = 0.05
     optimizer: Annotated[
-        Literal["sgd", "adam"], Meta(description="of the local steps; Adam starts anew each round")
+        Literal["sgd", "adam"], Meta(description="of the local steps; Adam starts again each round")
     ] = "sgd"
     clip: (
         Annotated[float, Meta(gt=0, description="bound on the norm of each local step's gradient; none if absent")]

@@ -11,7 +11,7 @@ __all__ = ["check_together"]
 
 
 def check_together(defences: Sequence[Any], where: str, model: Any = None) -> None:
-    """Refuse defences that undo each other, and one that acts on a part which the plan's model does not have.
+    """Reject defences that undo each other, and one that acts on a part which the plan's model does not have.
 
     A defence says itself with whom it cannot be combined; only that it stands there twice is the same for all.
     """

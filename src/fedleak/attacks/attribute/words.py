@@ -1,4 +1,4 @@
-"""Attribute inference from which words a client used at all."""
+"""Attribute inference from the words that a client used (bag of words)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class AttributeWords:
     capabilities: ClassVar[Capability] = Capability.NONE
     tasks: ClassVar[tuple[Task, ...]] = tuple(Task)
 
-    cost: Annotated[float, Meta(gt=0, description="price of an update on the wrong side (C)")] = 1.0
+    cost: Annotated[float, Meta(gt=0, description="regularisation parameter C")] = 1.0
 
     def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
         """Score every value by a linear model's probability."""

@@ -43,7 +43,7 @@ def alike(rows: npt.NDArray[Any]) -> FloatArray:
 def agglomerate(similarity: FloatArray, rounds: IntArray) -> list[Joining]:
     """Join the two groups with the largest mean similarity, again and again, most similar first.
 
-    A client sends one update a round, so groups that share a round are never joined.
+    A client sends one update per round, so groups that share a round are never joined.
     """
     if len(similarity) < 2:
         return []

@@ -28,7 +28,7 @@ class LinearSvm(SingleLayerAttack):
     name: ClassVar[str] = "reid-svm"
     summary: ClassVar[str] = "Trains a linear SVM, one user against the rest, to name the sender of each update."
 
-    cost: Annotated[float, Meta(gt=0, description="price of an update on the wrong side (C)")] = 1.0
+    cost: Annotated[float, Meta(gt=0, description="regularisation parameter C")] = 1.0
 
     def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
         """Score every option by the signed distance to its hyperplane."""

@@ -1,4 +1,4 @@
-"""What all linking attacks have in common: describe updates, compare descriptions, and say how alike is alike enough.
+"""Shared by all linking attacks: extract features of updates, compare them, and choose a threshold.
 
 The threshold comes from shadow clients alone, never from the updates that are asked about. Two readings of "a fixed
 group of clients" can be added to any attack: a vote among the last rounds of each identity (Song et al., 2020,
@@ -59,15 +59,15 @@ class Linker:
     tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY,)
     imitates: ClassVar[bool] = True  # shadow clients, who may defend themselves like the real ones
 
-    shadows: Annotated[
-        int, Meta(ge=4, description="clients of the adversary's own, half to learn from, half to set the threshold by")
-    ] = 20
+    shadows: Annotated[int, Meta(ge=4, description="shadow clients, half to learn from, half to set the threshold")] = (
+        20
+    )
     shadow_rounds: Annotated[
-        int, Meta(ge=2, description="rounds of theirs that are looked at, evenly over the run")
+        int, Meta(ge=2, description="rounds of the shadow clients that are used, evenly over the run")
     ] = 12
     vote: Annotated[
         int,
-        Meta(ge=1, description="compare with so many rounds of each identity, linked before; the paper votes with 3"),
+        Meta(ge=1, description="compare with this many rounds of each identity, linked first; the paper votes with 3"),
     ] = 1
     assign: Annotated[
         bool, Meta(description="between two rounds every client has at most one update: assign them one to one")
@@ -172,9 +172,7 @@ class Linker:
             for before, sent in shadow_rounds(view, model, clients, wanted, seed)
         ]
         if len(rows) < 2:
-            raise AttackError(
-                "the adversary's own federation went to infinity, so there is nothing to learn from; lower lr"
-            )
+            raise AttackError("the adversary's own federation diverged, so there is nothing to learn from; lower lr")
         who = np.tile(np.arange(self.shadows), len(rows))
         return Shadows(np.concatenate(rows), who, np.repeat(np.arange(len(rows)), self.shadows))
 

@@ -1,4 +1,4 @@
-"""Linking without learning: how alike two updates, or the representatives behind them, are as they come."""
+"""Linking without training: the cosine similarity of two updates or of their representatives."""
 
 from __future__ import annotations
 

@@ -28,8 +28,8 @@ def auxiliary_set(prior: Prior, outputs: int) -> Examples:
     background = prior.background
     if background is None or not len(background.examples) or background.examples.y is None:
         raise AttackError(
-            "the adversary has no auxiliary data to train shadow clients on: choose a data set that brings background "
-            "data (mnist-clients, faces, mnist-writers), or set background_users in [population]"
+            "the adversary has no auxiliary data to train shadow clients on: choose a data set with background data "
+            "(mnist-clients, faces, mnist-writers), or set background_users in [population]"
         )
     lacking = sorted(set(range(outputs)) - set(background.examples.y.tolist()))
     if lacking:

@@ -36,13 +36,13 @@ class LinkRepresentatives(Joint, OfRepresentatives):
         "Links updates with a Siamese network that compares their representatives (images found by gradient inversion)."
     )
 
-    pool: Annotated[int, Meta(ge=1, description="side of the maps that the average pool leaves")] = 3
+    pool: Annotated[int, Meta(ge=1, description="side of the feature maps after average pooling")] = 3
 
     def learn(self, view: View, model: Model, known: Shadows, rng: np.random.Generator) -> Embed:
         """Go on training the last shared model's convolutions."""
         if not isinstance(model, Convolutional):
             raise AttackError(
-                f"{self.name} looks at images through the shared model's convolutions, and "
+                f"{self.name} uses the shared model's convolutions, but "
                 f"'{view.settings['model']}' has none; choose model 'cnn' or 'strided-cnn', or attack 'link-rep-cosine'"
             )
         last = model.layout[-1].name
@@ -71,7 +71,7 @@ class LinkUpdates(Joint, Linker):
     name: ClassVar[str] = "link-update"
     summary: ClassVar[str] = "Links updates with a Siamese network that compares their last layers."
 
-    width: Annotated[int, Meta(ge=1, description="numbers that the average pool leaves for each class")] = 64
+    width: Annotated[int, Meta(ge=1, description="values per class after average pooling")] = 64
     hidden: Annotated[int, Meta(ge=1, description="units of the embedding")] = 128
 
     def describe(self, view: View, model: Model, before: Params, updates: Params) -> FloatArray:
@@ -79,7 +79,7 @@ class LinkUpdates(Joint, Linker):
         last = model.layout[-1]
         shape = dict(last.tensors).get("weight", ())
         if len(shape) != 2:
-            raise AttackError(f"{self.name} needs a fully connected last layer; '{last.name}' is none")
+            raise AttackError(f"{self.name} needs a fully connected last layer; '{last.name}' is not one")
         rows = np.asarray(updates[last.name][:, last.span("weight")], dtype=np.float32).reshape(-1, *shape)
         pooled = functional.adaptive_avg_pool1d(torch.from_numpy(rows), min(self.width, shape[1]))
         return pooled.flatten(1).numpy()

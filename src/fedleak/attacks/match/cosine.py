@@ -1,4 +1,4 @@
-"""Matching by the angle between two updates: the baseline that learns nothing."""
+"""Matching by the cosine similarity of two updates: a baseline without training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Matching through re-identification: two updates match if the same user is the likeliest sender of both."""
+"""Matching through re-identification: two updates match if the same user is the most likely sender of both."""
 
 from __future__ import annotations
 

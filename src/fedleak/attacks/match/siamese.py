@@ -1,4 +1,4 @@
-"""Matching with a Siamese network, which learns what makes two updates alike rather than whose they are."""
+"""Matching with a Siamese network, which learns the similarity of updates rather than identities."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Siamese(PairNetwork, OnPairs):
         counts = np.unique(who, return_counts=True)[1]
         if len(counts) < 2 or counts.max() < 2:
             raise AttackError(
-                "match-siamese learns from pairs of labelled updates, of one user and of two; the users it may "
-                f"learn from have {len(who)} updates from {len(counts)} users. Train more rounds, or see more users"
+                "match-siamese learns from pairs of labelled updates, from one user and from two, but it has only "
+                f"{len(who)} labelled updates from {len(counts)} users. Train more rounds, or see more users"
             )
         shared = [*dense(known.shape[1], self.hidden, rng), *dense(self.hidden, self.hidden, rng)]
         out = dense(self.hidden, 1, rng)

@@ -48,7 +48,7 @@ class MatchText(PairNetwork, SingleLayerAttack):
     def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
         """Score every pair of update and text by the network's logit."""
         if not isinstance(questions, Described):
-            raise AttackError("match-text is asked about updates and text; play it in the game 'cross-modal'")
+            raise AttackError("match-text needs questions about updates and text; use it in the game 'cross-modal'")
         about = torch.from_numpy(self._text(prior))
         known, who = labelled(view, self.layer)
         users = np.unique(who)

@@ -1,4 +1,4 @@
-"""Model inversion (Fredrikson, Jha and Ristenpart, CCS 2015): what is the model surest of?"""
+"""Model inversion (Fredrikson, Jha and Ristenpart, CCS 2015): what is the model most confident of?"""
 
 from __future__ import annotations
 

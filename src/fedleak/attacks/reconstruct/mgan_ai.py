@@ -23,7 +23,7 @@ __all__ = ["MganPassive", "MganActive"]
 
 @dataclass(frozen=True, kw_only=True)
 class MganPassive(Loop):
-    """Train a GAN from nothing while the federation learns, one pass of Algorithm 1 for every round.
+    """Train a GAN from scratch while the federation trains, one pass of Algorithm 1 for every round.
 
     The discriminator is the shared model as the victim left it, with heads for reality and identity; the identity is
     learnt from everybody's representatives; the discriminator's time grows with the rounds. Networks are those of
@@ -82,10 +82,10 @@ class MganPassive(Loop):
 
 @dataclass(frozen=True, kw_only=True)
 class MganActive(MganPassive):
-    """The same against a victim that is isolated on a model of its own, without the task of identity.
+    """The same against a victim that is isolated on a model of its own, without the identity task.
 
-    Nobody else's data reaches that model, so everything that it has learnt is the victim's (section V-D); no
-    representatives are sought.
+    No other client's data reaches that model, so everything that it has learnt is the victim's (section V-D); no
+    representatives are needed.
     """
 
     name: ClassVar[str] = "mgan-active"

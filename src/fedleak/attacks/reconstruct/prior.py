@@ -1,4 +1,4 @@
-"""A variant of mGAN-AI that works in a minute on one core. It is not the paper's algorithm."""
+"""A variant of mGAN-AI that runs in a minute on one core. It is not the paper's algorithm."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ __all__ = ["MganPrior"]
 
 @dataclass(frozen=True, kw_only=True)
 class MganPrior(Loop):
-    """mGAN-AI's losses on a generator that could draw before: a variant, not the algorithm of Song et al. (2020).
+    """mGAN-AI's losses on a pretrained generator: a variant, not the algorithm of Song et al. (2020).
 
-    Theirs trains a generator from nothing, which takes GPUs and many thousands of steps. Here a conditional VAE learns
-    from the auxiliary set to draw, its decoder is frozen, and a small network before it learns from the discriminator's
-    reality, category and identity which images to draw for the victim. Whatever it claims is of the auxiliary set's
-    kind, so it cannot show what no auxiliary image shows. `identity = false` leaves out the task of identity, and
-    with it everything that is personal.
+    Theirs trains a generator from scratch, which takes GPUs and many thousands of steps. Here a conditional VAE is
+    trained on the auxiliary set, its decoder is frozen, and a small network in front of it learns from the
+    discriminator's reality, category and identity which images to draw for the victim. Its images are always of the
+    auxiliary set's kind, so it cannot show what no auxiliary image shows. `identity = false` leaves out the identity
+    task, and with it everything that is specific to the victim.
     """
 
     name: ClassVar[str] = "mgan-prior"

@@ -1,4 +1,4 @@
-"""Rank records by how likely the final model finds them, whoever they belong to."""
+"""Rank records by their likelihood under the final model, the same for every client."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ __all__ = ["ExposureBaseline"]
 class ExposureBaseline(Searching):
     """Name the records that the final model has memorised best (Carlini et al., 2019).
 
-    It has no idea whose they are and gives every client the same ranking, so of N secrets it can put at most one in N
-    first for its own client.
+    It cannot tell whose they are and gives every client the same ranking, so of N secrets it can rank at most one in N
+    first for the right client.
     """
 
     name: ClassVar[str] = "exposure-baseline"

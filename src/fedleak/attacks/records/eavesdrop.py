@@ -1,4 +1,4 @@
-"""Whose record is it? The one who takes part when the model learns it."""
+"""Attribute a record to the client that takes part when the model memorises it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Correlating(Searching):
         assert isinstance(questions, RecordQuestions)
         signals = self.signals(view, questions)
         found = self.followed(view, questions)
-        # The change that a round made goes with the signals of that round; one round off, and nothing is found.
+        # The change made in a round belongs to the signals of that round; off by one, nothing is found.
         correlation = spearman(signals, np.diff(found.exposure, axis=0))
         orders = np.array([rank_sum(row, found.exposure[-1]) for row in correlation])
         return named(questions, found.records, orders)
@@ -44,7 +44,7 @@ class Correlating(Searching):
 
 @dataclass(frozen=True, kw_only=True)
 class Eavesdrop(Correlating):
-    """Follow how a record's exposure changes from round to round, and who took part (Yuan et al., 2021, eq. 9, 10)."""
+    """Correlate changes of a record's exposure with participation in each round (Yuan et al., 2021, eq. 9, 10)."""
 
     name: ClassVar[str] = "eavesdrop"
     summary: ClassVar[str] = (

@@ -1,4 +1,4 @@
-"""MobileNet: a deep image network made for phones (Howard et al., 2017)."""
+"""MobileNet: a deep image network designed for phones (Howard et al., 2017)."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class MobileNet:
         Meta(
             ge=0,
             le=5,
-            description="how many of the five layers that halve the image do so, from the input on; small images "
-            "have little to halve",
+            description="how many of the five stride-2 layers keep their stride, from the input on; use fewer for "
+            "small images",
         ),
     ] = 3
 

@@ -48,9 +48,9 @@ class TextClients:
         ),
     ] = "ptb"
     clients: Annotated[int, Meta(ge=2, le=10_000, description="how many clients; their pieces are drawn by the seed")]
-    kilobytes: Annotated[float, Meta(gt=0, description="thousand characters of text a client, secrets not counted")] = (
-        10
-    )
+    kilobytes: Annotated[
+        float, Meta(gt=0, description="thousand characters of text per client, secrets not counted")
+    ] = 10
     window: Annotated[
         int, Meta(ge=8, le=4096, description="characters of an example; a text is cut into examples without a gap")
     ] = 128

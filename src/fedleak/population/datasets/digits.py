@@ -59,7 +59,7 @@ class Digits:
     """scikit-learn's 8x8 digits, assigned to synthetic users with their own favourite digits, slant and size.
 
     A user's drawings are independent draws given the user: a digit is chosen by their habits, with replacement, and
-    drawn anew each time. Without replacement, what is in a prior would be missing from its owner's private data alone.
+    drawn again each time. Without replacement, what is in a prior would be missing from its owner's private data alone.
 
     It needs no download, so it serves for demonstrations. The habits are made up: what an audit finds here shows that
     the audit works, not how identifiable real users are; `mnist-writers` has real handwriting.

@@ -88,7 +88,7 @@ class ImageFolder:
 
 
 def _entries(folder: Path, root: Path) -> Iterator[Path]:
-    """List a folder in a fixed order; a link that leads out of the data is refused."""
+    """List a folder in a fixed order; a link that leads out of the data is rejected."""
     for entry in sorted(folder.iterdir(), key=lambda path: path.name):
         if entry.name.startswith("."):
             continue

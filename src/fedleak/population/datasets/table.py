@@ -1,4 +1,4 @@
-"""Your own data as rows: CSV or JSON lines with a column for the user and columns for what they wrote or measured."""
+"""Your own data as rows: CSV or JSON Lines with a column for the user and columns for what they wrote or measured."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class _Line(msgspec.Struct):
 class Yelp(Reviews):
     """Reviews from the Yelp Open Dataset, for predicting the stars from the words (Orekondy et al., 2020).
 
-    Reads the official `yelp_academic_dataset_review.json`, one review a line; the defaults are the paper's.
+    Reads the official `yelp_academic_dataset_review.json`, one review per line; the defaults are the paper's.
     """
 
     name: ClassVar[str] = "yelp"
