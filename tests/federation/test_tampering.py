@@ -63,7 +63,7 @@ def test_victims_are_drawn_by_the_seed_or_named_and_must_be_there() -> None:
     assert victims(IsolatePlan(user="client-5"), owners, names, 1) == (5,)
     with pytest.raises(PlanError, match="user = 'client-x': there is no such user in the federation; did you mean"):
         victims(IsolatePlan(user="client-x"), owners, names, 1)
-    with pytest.raises(PlanError, match="at least two of the .* clients must remain"):
+    with pytest.raises(PlanError, match=r"at least two of the .* clients must remain"):
         victims(IsolatePlan(victims=7), owners, names, 1)
 
 

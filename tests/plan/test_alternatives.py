@@ -51,7 +51,7 @@ def test_a_bad_list_is_explained_with_its_place(table: str, message: str) -> Non
             'name = "dp-fedavg"\nnoise = 1.0\nwhere = "server"\nalso = [{name = "noise", sigma = 1.0}]',
             "[[defence]] 1: defence 'dp-fedavg' cannot be combined like this",
         ),
-        ('name = "clip"\nalso = [{name = "clip", bound = 1.0}]', "[[defence]] 1: defence 'clip' is there twice"),
+        ('name = "clip"\nalso = [{name = "clip", bound = 1.0}]', "[[defence]] 1: defence 'clip' is listed twice"),
     ],
 )
 def test_defences_that_fit_neither_the_model_nor_each_other_are_refused(table: str, message: str) -> None:

@@ -1,7 +1,7 @@
-"""What an analysis is, and what the analyses share: variations of a plan, plays of its attacks, curves with chance.
+"""What an analysis is, and what the analyses share: variations of a plan, running its attacks, curves with chance.
 
-An analysis is the auditor's own look, so it may use the truth. Where it plays an attack, it changes the plan and lets
-the pipeline play it: through a view, against a game, with claims kept on disk like those of an audit.
+An analysis belongs to the auditor, so it may use the truth. Where it runs an attack, it changes the plan and lets the
+pipeline run it: through a view, in a game, with predictions kept on disk like those of an audit.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Analyser(Protocol):
     summary: ClassVar[str]  # the question in plain words
 
     def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
-        """Train and play what is missing in the folder, and say what was found."""
+        """Train and attack what is missing in the folder, and return the result."""
         ...
 
 
@@ -69,9 +69,9 @@ class SingleAttackAnalysis:
 
 
 def check(plan: Plan) -> None:
-    """Reject an analysis of the plan that would otherwise be rejected after hours of training.
+    """Reject an analysis of the plan that would otherwise fail after hours of training.
 
-    Only an analysis that changes the plan has something to check beforehand, and then a method of this name.
+    Only an analysis that changes the plan has something to check in advance, and then a method of this name.
     """
     for look in plan.analyses:
         if hasattr(look, "check"):
@@ -79,9 +79,9 @@ def check(plan: Plan) -> None:
 
 
 def analyse(look: Analyser, plan: Plan, out: Path, progress: Progress, jobs: int | None = None) -> Analysis:
-    """Make an analysis, keep it, and write the results and the report again with it.
+    """Run an analysis, save it, and rewrite the results and the report with it.
 
-    Attacks of the plan that were not played yet stay unscored: an analysis trains the undefended federation only.
+    Attacks of the plan that have not run yet stay unscored: an analysis trains only the undefended run.
     """
     found = look.run(plan, out, progress, jobs)
     save_analysis(found, out)
@@ -102,7 +102,7 @@ def chosen(plan: Plan, look: str, name: str | None, *, layered: bool = False) ->
     fitting = [attack for attack in able if hasattr(attack, "layer") or not layered]
     if not fitting:
         raise PlanError(
-            f"analysis '{look}' needs an attack that looks at one layer, and '{able[0].name}' has no setting `layer`; "
+            f"analysis '{look}' needs an attack on one layer, but '{able[0].name}' has no setting `layer`; "
             "choose another with --set attack=NAME, or add one to the plan, for instance [[attack]] reid-mlp"
         )
     return fitting[0]
@@ -116,10 +116,10 @@ def base_game(plan: Plan, attack: Any) -> Any:
 def vary(
     plan: Plan, *, attacks: Sequence[Any], games: Sequence[Any], controls: Sequence[str] = (), **tables: Any
 ) -> Plan:
-    """The plan's undefended federation with these attacks and games; `tables` change what is trained.
+    """The plan's undefended run with these attacks and games; `tables` change what is trained.
 
-    It stays a plan, text and change, so that worker processes can read it and nothing of the pipeline is repeated.
-    Each attack is played by the first adversary of the plan who can play it.
+    It remains a plan, text and change, so that worker processes can read it and the pipeline is not duplicated. Each
+    attack is run as the first adversary of the plan that can run it.
     """
     able = [next(adversary.name for adversary in plan.adversaries if not adversary.missing(a)) for a in attacks]
     change = {
@@ -133,9 +133,9 @@ def vary(
 
 
 def otherwise(plan: Plan, *, attacks: Sequence[Any], games: Sequence[Any], **tables: Any) -> Plan:
-    """The same for a federation that is trained otherwise, in a folder of its own.
+    """The same for a federation that is trained differently, in its own folder.
 
-    A yardstick for utility is not trained along: the plan's own federation has it.
+    Baselines for utility are not trained again: the plan's own federation has them.
     """
     federation = {"centralised": False, **tables.pop("federation", {})}
     return vary(plan, attacks=attacks, games=games, federation=federation, **tables)
@@ -157,7 +157,7 @@ class Numbered:
 
 
 def play(plan: Plan, out: Path, progress: Progress, jobs: int | None) -> list[list[AttackResult]]:
-    """Train and attack what is missing; the claims of every play of the plan, over its seeds."""
+    """Train and attack what is missing; return the predictions of every attack of the plan, over its seeds."""
     stages.train(plan, out, progress, jobs)
     stages.attack(plan, out, progress, jobs)
     every = runs(plan, out)
@@ -171,7 +171,7 @@ def measured(plan: Plan, claims: Sequence[AttackResult], metric: str = "ap") -> 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One point of a curve: where it stands, what it is called, and what was measured there."""
+    """One point of a curve: its position, its label, and what was measured there."""
 
     x: float
     label: str
@@ -211,7 +211,7 @@ def format_measured(found: Measured) -> str:
 
 
 def closing(plan: Plan, attack: Any | None = None, *, permuted: bool = True) -> str:
-    """What every text ends with: who was attacked by whom, and what intervals and chance mean."""
+    """The last sentence of every text: attack, adversary, and what intervals and chance mean."""
     who = f"Attack {attack.name} as {plan.adversaries[0].name}; the" if attack is not None else "The"
     seeds = f"seed {plan.seeds[0]}" if len(plan.seeds) == 1 else f"seeds {', '.join(map(str, plan.seeds))}"
     return f"{who} undefended federation, {seeds}; intervals of {plan.audit.level:.0%} resample users" + (

@@ -1,4 +1,4 @@
-"""Do users' prior and private updates lean towards the same classes?"""
+"""Are users' prior and private updates biased towards the same classes?"""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Bias(SingleAttackAnalysis):
         population = plan.dataset.load(plan.seeds[0])
         if population.task in (Task.REGRESS, Task.NEXT_TOKEN):
             raise PlanError(
-                f"analysis 'bias' compares classes, and the task of this data set is '{population.task.value}'; "
+                f"analysis 'bias' compares classes, but the task of this data set is '{population.task.value}'; "
                 "it needs a data set with classes"
             )
         attack = chosen(plan, self.name, self.attack)
@@ -85,9 +85,9 @@ class Bias(SingleAttackAnalysis):
             name=self.name,
             title=self.summary,
             text=(
-                "The length of an update to the weights of each class shows which classes a client's data pulls at. "
-                "Prior and private updates of one user agree (correlation over classes, after what everybody has in "
-                f"common is taken off) at {format_value(float(agreement.mean()))} [{format_value(interval.low)}, "
+                "The norm of the update to the weights of each class shows which classes a client's data pulls on. "
+                "The correlation over classes between prior and private updates of one user, after subtracting the "
+                f"mean over users, is {format_value(float(agreement.mean()))} [{format_value(interval.low)}, "
                 f"{format_value(interval.high)}]; those of two different users at {format_value(chance)}. This "
                 f"agreement {told}. "
                 f"{closing(plan, attack, permuted=False)}"

@@ -1,4 +1,4 @@
-"""Is a user's data, and what their client sends, more like itself than like other users'?"""
+"""Are a user's data and updates more similar to their own than to other users'?"""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Distances:
             text=(
                 "For each user, the median distance from their private examples (or the updates trained on them) to "
                 "their own prior ones is compared with that to other users' prior ones. A user above the diagonal "
-                "is nearer to themselves than to others; of users with nothing personal half would be. Share above "
+                "is nearer to themselves than to others; without user-specific data half of them would be. Share above "
                 f"it: {told}. Layer '{layer}'. {closing(plan, permuted=False)}"
             ),
             columns=["space", "who", "share nearer to themselves", "low", "high", "chance", "users"],

@@ -68,8 +68,8 @@ class LabelledUpdates(SingleAttackAnalysis):
             name=self.name,
             title=self.summary,
             text=(
-                "The adversary keeps only so many of the updates of its own clients for each user, drawn at random, "
-                f"and learns from those. With at most {counts[0]} it reaches average precision "
+                "The adversary keeps only some of the labelled updates of each user, drawn at random, and learns from "
+                f"those. With at most {counts[0]} it reaches average precision "
                 f"{format_measured(found[0])}; with "
                 f"all of them, {most:.1f} on average, {format_measured(found[-1])}. {closing(plan, attack)}"
             ),

@@ -1,4 +1,4 @@
-"""Which layer of an update gives its sender away?"""
+"""Which layer of an update identifies its sender?"""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["Layers"]
 
 @dataclass(frozen=True, kw_only=True)
 class Layers(SingleAttackAnalysis):
-    """Play one attack on every layer in turn (Orekondy et al., 2020, Figure 9 and Table 5)."""
+    """Run one attack on every layer in turn (Orekondy et al., 2020, Figure 9 and Table 5)."""
 
     name: ClassVar[str] = "layers"
     summary: ClassVar[str] = "Which layer of an update identifies its sender?"
@@ -57,8 +57,8 @@ class Layers(SingleAttackAnalysis):
             name=self.name,
             title=self.summary,
             text=(
-                "The same attack is played on one layer of the updates at a time. "
-                f"{leaking} of {len(points)} layers give senders away; the most telling is {best.label}, average "
+                "The same attack is run on one layer of the updates at a time. "
+                f"{leaking} of {len(points)} layers identify senders; the best is {best.label}, average "
                 f"precision {format_measured(best.measured)}. {closing(plan, attack)}"
             ),
             columns=["layer", "parameters", *COLUMNS],

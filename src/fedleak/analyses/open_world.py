@@ -39,7 +39,7 @@ class SeenUsers(SingleAttackAnalysis):
 
     shares: Annotated[
         tuple[Annotated[float, Meta(gt=0, lt=1)], ...],
-        Meta(min_length=1, description="shares of the users asked about whom the adversary knows, each in turn"),
+        Meta(min_length=1, description="shares of the users in questions that the adversary knows, each in turn"),
     ] = (0.2, 0.4, 0.6, 0.8)
     held_out: Annotated[
         float, Meta(gt=0, lt=1, description="share of all users who serve only to learn what a stranger looks like")
@@ -70,8 +70,8 @@ class SeenUsers(SingleAttackAnalysis):
             name=self.name,
             title=self.summary,
             text=(
-                f"A third group of users ({self.held_out:.0%}) serves the adversary only to learn what a stranger "
-                "looks like. Of the others it knows a share, and has to say `unseen` to the updates of the rest. "
+                f"A third group of users ({self.held_out:.0%}) only serves to learn what a stranger looks like. Of the "
+                "others the adversary knows a share, and has to answer `unseen` for the updates of the rest. "
                 f"{attacks[0].name}: {'; '.join(ends)}. More users known means more names to choose from, so the "
                 f"number may fall while its distance from chance grows. {closing(plan, attacks[0])}"
             ),

@@ -1,4 +1,4 @@
-"""How much does the adversary have to know beforehand, and how near to the private data must it be?"""
+"""How much prior data does the adversary need, and how similar to the private data must it be?"""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class PriorSize(SingleAttackAnalysis):
             name=self.name,
             title=self.summary,
             text=(
-                "The adversary's own clients train on only so many examples of each user, and the federation is "
+                "Shadow clients train on a limited number of prior examples of each user, and the federation is "
                 f"trained again for each number. With {points[0].label} the attack reaches average precision "
                 f"{format_measured(points[0].measured)}; with {most:.1f} on average, {format_measured(whole)}. "
                 f"{closing(plan, attack)}"

@@ -1,4 +1,4 @@
-"""What do the images behind a client's updates look like, and how near are they to its data?"""
+"""What do the representatives of a client's updates look like, and how similar are they to its data?"""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _MEASURES = (
 
 @dataclass(frozen=True, kw_only=True)
 class RepresentativesLook(Inversion):
-    """Seek the representatives of every client in some rounds, and compare them with the client's own data.
+    """Find the representatives of every client in some rounds, and compare them with the client's own data.
 
     Likeness is the correlation of pixels, of each class's representative with the mean of the client's examples of that
     class (Song et al., 2020, show images only). Beside it stands the same with another client's mean of the class,
@@ -55,11 +55,11 @@ class RepresentativesLook(Inversion):
     )
 
     rounds: Annotated[
-        tuple[Annotated[int, Meta(ge=1)], ...], Meta(description="which rounds to look at; a few over the run if empty")
+        tuple[Annotated[int, Meta(ge=1)], ...], Meta(description="rounds to analyse; a few over the run if empty")
     ] = ()
     warm: Annotated[
         bool,
-        Meta(description="start from what the last round looked at showed of the client, as who can link updates may"),
+        Meta(description="start from the client's representatives of an earlier round, which needs links"),
     ] = False
     shown: Annotated[int, Meta(ge=0, le=10, description="clients whose images are drawn in the local report")] = 3
 
@@ -71,7 +71,7 @@ class RepresentativesLook(Inversion):
         last = plan.federation.rounds
         wanted = sorted({*self.rounds} or {1, max(1, last // 4), max(1, last // 2), last})
         if max(wanted) > last:
-            raise AttackError(f"analysis '{self.name}': round {max(wanted)} is asked for, and the run has {last}")
+            raise AttackError(f"analysis '{self.name}': round {max(wanted)} is requested, but the run has {last}")
         progress.stage("Seeking representatives", len(every) * len(wanted))
         values: dict[tuple[int, str], list[npt.NDArray[np.float64]]] = {}
         images: list[Figure] = []
@@ -126,7 +126,7 @@ class RepresentativesLook(Inversion):
         view, trace = View(run.folder / "trace", ANONYMOUS_SERVER), Trace.open(run.folder / "trace")
         shape = tuple(view.settings["input_shape"])
         if len(shape) != 3:
-            raise AttackError(f"analysis '{self.name}' looks for images, and the examples here have shape {shape}")
+            raise AttackError(f"analysis '{self.name}' needs images, but the examples have shape {shape}")
         model = model_of(view)
         rows = np.flatnonzero(view.updates.round == at)
         updates = {layer.name: np.asarray(view.updates.layer(layer.name)[rows]) for layer in model.layout}

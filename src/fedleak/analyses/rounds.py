@@ -1,4 +1,4 @@
-"""Does it matter when in training an update was sent?"""
+"""Does it matter at what stage of training an update was sent?"""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Rounds(SingleAttackAnalysis):
     name: ClassVar[str] = "rounds"
     summary: ClassVar[str] = "Does it matter at what stage of training an update was sent?"
 
-    ranges: Annotated[int, Meta(ge=2, le=50, description="how many ranges the rounds are cut into")] = 5
+    ranges: Annotated[int, Meta(ge=2, le=50, description="number of ranges that the rounds are divided into")] = 5
 
     def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
         """A grid of average precision: rows are the rounds learned from, columns the rounds asked about."""
@@ -51,7 +51,7 @@ class Rounds(SingleAttackAnalysis):
         rounds = plan.federation.rounds
         if rounds < 2 * self.ranges:
             raise PlanError(
-                f"analysis 'rounds' cuts the rounds into {self.ranges} ranges of at least two, and the plan has only "
+                f"analysis 'rounds' needs {self.ranges} ranges of at least two rounds, but the plan has only "
                 f"{rounds} rounds; choose fewer with --set ranges=N, or train longer"
             )
         edges = np.linspace(0, rounds, self.ranges + 1).round().astype(int)

@@ -1,4 +1,4 @@
-"""What does an active attack do to the model that everybody uses?"""
+"""How does an active attack change the model that everyone uses?"""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _POWERS = {"isolate": "active server", "join": "malicious client"}
 
 @dataclass(frozen=True, kw_only=True)
 class SideEffect:
-    """Utility of the shared model round by round, with the tampering and without (Song et al., 2020, Figure 10).
+    """Utility of the shared model round by round, with and without the active attack (Song et al., 2020, Figure 10).
 
     A passive attack only looks, so it is the run without.
     """
@@ -40,9 +40,7 @@ class SideEffect:
     def check(self, plan: Plan) -> None:
         """Reject a plan in which nothing is done to the run."""
         if not any(getattr(plan, power) is not None for power in _POWERS):
-            raise PlanError(
-                "analysis 'side-effect' needs a plan in which somebody interferes: a table [isolate] or [join]"
-            )
+            raise PlanError("analysis 'side-effect' needs a plan with an active adversary: a table [isolate] or [join]")
 
     def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
         """Train the same federation undisturbed, and measure both after every round."""

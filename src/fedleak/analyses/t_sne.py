@@ -1,4 +1,4 @@
-"""Do the updates of one user lie together? A map, and a number that does not depend on the map."""
+"""Do the updates of one user cluster together? A map, and a number that does not depend on the map."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Map:
 
     users: Annotated[int, Meta(ge=2, description="how many users are drawn")] = 10
     most: Annotated[int, Meta(ge=2, description="at most this many points of each user and side")] = 30
-    perplexity: Annotated[float, Meta(gt=0, description="how many neighbours a point is laid out by, at most")] = 30.0
+    perplexity: Annotated[float, Meta(gt=0, description="perplexity of t-SNE, at most")] = 30.0
     layer: (
         Annotated[str, Meta(description="which layer of the updates; that of the plan's first attack if absent")] | None
     ) = None

@@ -42,7 +42,7 @@ class _Tried:
 
 @dataclass(frozen=True, kw_only=True)
 class Vary:
-    """Train the federation again for every value of one key of the plan, and play all its attacks on each."""
+    """Train the federation again for every value of one key of the plan, and run all its attacks on each."""
 
     name: ClassVar[str] = "vary"
     summary: ClassVar[str] = "What if one setting of the plan were different?"
@@ -137,7 +137,7 @@ class Vary:
         values = ", ".join(_shown(one.value) for one in tried)
         return (
             f"The federation is trained again with {self.key} = {values}, all else as in the plan, and every "
-            f"attack is played on each. {'; '.join(ends)}. {closing(plan)}"
+            f"attack is run on each. {'; '.join(ends)}. {closing(plan)}"
         )
 
     def _figures(self, tried: Sequence[_Tried]) -> list[Figure]:

@@ -1,4 +1,4 @@
-"""Which defences can act at the same time, and in which order."""
+"""Which defences can be combined, and in which order."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ __all__ = ["check_together"]
 
 
 def check_together(defences: Sequence[Any], where: str, model: Any = None) -> None:
-    """Reject defences that undo each other, and one that acts on a part which the plan's model does not have.
+    """Reject defences that undo each other, and a defence on a layer that the plan's model does not have.
 
     A defence says itself with whom it cannot be combined; only that it stands there twice is the same for all.
     """
     names = [defence.name for defence in defences]
     for place, name in enumerate(names):
         if name in names[:place]:
-            raise PlanError(f"{where}: defence '{name}' is there twice; one of it, with other settings, will do")
+            raise PlanError(f"{where}: defence '{name}' is listed twice; remove one of them")
     for place, defence in enumerate(defences):
         reason = defence.clashes(defences[:place], defences[place + 1 :])
         if reason:
@@ -26,6 +26,6 @@ def check_together(defences: Sequence[Any], where: str, model: Any = None) -> No
         lacking = [spot for spot in defence.places if spot not in getattr(model, "places", ())]
         if model is not None and lacking:
             raise PlanError(
-                f"{where}: defence '{defence.name}' acts on what leaves the {lacking[0]} layer, and model "
-                f"'{model.name}' has none; choose another model (char-lm, word-lm and rating have every place)"
+                f"{where}: defence '{defence.name}' acts on the output of the {lacking[0]} layer, but model "
+                f"'{model.name}' has none; choose another model (char-lm, word-lm and rating have both)"
             )
