@@ -117,7 +117,7 @@ def test_the_alphabet_is_a_keyboards_and_that_of_public_text() -> None:
         ({"secret": "my dog is {word}", "words": ("rex", "")}, PlanError, "list of non-empty words"),
         ({"window": 40, "kilobytes": 1}, PlanError, "40 characters long, and a window holds 40"),
         ({"holders": 4}, PlanError, "holders = 4 secrets for clients = 3"),
-        ({"holders": 1}, PlanError, "holders = 1: whose secret it is cannot be asked"),
+        ({"holders": 1}, PlanError, "holders = 1: with one holder there is no question"),
         ({"secret": "{d1}", "clients": 6, "kilobytes": 1}, PlanError, "has 10 records, but 12"),
         ({"kilobytes": 0.1}, DataError, "100 characters is shorter than a window of 128"),
         ({"test_kilobytes": 0.05}, DataError, "50 characters is shorter than a window"),

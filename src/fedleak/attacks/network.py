@@ -1,4 +1,4 @@
-"""The small network that the papers' attacks train on updates, with one answer or several."""
+"""The multilayer perceptron that the papers' attacks train on updates, with one head or several."""
 
 from __future__ import annotations
 

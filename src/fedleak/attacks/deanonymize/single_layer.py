@@ -1,4 +1,4 @@
-"""What the re-identification attacks have in common: they look at one layer of individual updates."""
+"""Shared by the re-identification attacks: they use one layer of individual updates."""
 
 from __future__ import annotations
 

@@ -30,8 +30,8 @@ __all__ = ["MatchText"]
 class MatchText(PairNetwork, SingleLayerAttack):
     """One layer for updates, one for text, their L1 distance, one unit (Orekondy et al., 2020, Fig. 3c).
 
-    A user's text is the mean of the sentences' vectors, as in the paper. It is then standardised over the users:
-    what everybody's sentences share would otherwise drown what sets users apart.
+    A user's text is the mean of the sentences' vectors, as in the paper. It is then standardised over the users: what
+    all sentences share would otherwise dominate what sets users apart.
     """
 
     name: ClassVar[str] = "match-text"

@@ -23,10 +23,10 @@ __all__ = ["HitajGan"]
 
 @dataclass(frozen=True, kw_only=True)
 class HitajGan:
-    """Claim what the generator of the adversary's own client has learnt to draw.
+    """Predict what the generator of the adversary's own client has learnt to draw.
 
     It is trained during the run, against every shared model in turn; here that is repeated from the models that the
-    client kept. It sees nobody's update, so it draws the classes of all and claims the same of every victim.
+    client kept. It sees no updates, so it draws the classes of all clients and predicts the same for every victim.
     """
 
     name: ClassVar[str] = "hitaj-gan"

@@ -22,11 +22,11 @@ __all__ = ["ModelInversion"]
 
 @dataclass(frozen=True, kw_only=True)
 class ModelInversion:
-    """Climb to images that the victim's own model takes for one of its classes, from the auxiliary set's mean.
+    """Gradient ascent to images that the victim's own model assigns to one of its classes, from the auxiliary mean.
 
-    The attack was made for a model that is given; in a federation the strongest reading is the victim's model after its
-    last update, the classes that its updates push, and the same auxiliary set that other attacks have (Song et al.,
-    2020, section VII-D, start from noise and use the shared model).
+    The attack was designed for a given model; in a federation its strongest form uses the victim's model after its last
+    update, the classes that its updates increase, and the same auxiliary set as other attacks (Song et al., 2020,
+    section VII-D, start from noise and use the shared model).
     """
 
     name: ClassVar[str] = "model-inversion"

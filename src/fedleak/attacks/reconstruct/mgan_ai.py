@@ -47,7 +47,8 @@ class MganPassive(Loop):
     ] = 50
     critic_rate: Annotated[float, Meta(gt=0, description="learning rate of Adam for the discriminator")] = 1e-3
     turns: Annotated[
-        bool, Meta(description="both take turns step by step; false: all steps of one, then all of the other")
+        bool,
+        Meta(description="alternate discriminator and generator steps; false: all steps of one, then of the other"),
     ] = True
     width: Annotated[
         float, Meta(gt=0, le=4, description="channels of the generator, as a multiple of Tables I and II")
@@ -56,7 +57,7 @@ class MganPassive(Loop):
         int, Meta(ge=1, description="rounds that are attacked, evenly over the run; all, if there are fewer")
     ] = 40
     early: Annotated[
-        int, Meta(ge=1, description="of these, the first so many give representatives; later ones show little")
+        int, Meta(ge=1, description="number of first rounds that give representatives; later ones show little")
     ] = 6
     iterations: Annotated[int, Meta(ge=1, description="steps of the search for representatives")] = 30
 

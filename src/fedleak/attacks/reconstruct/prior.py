@@ -41,8 +41,8 @@ class MganPrior(Loop):
     capabilities: ClassVar[Capability] = Capability.NONE
     tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY,)
 
-    identity: Annotated[bool, Meta(description="train with the task of identity; false: the ablation")] = True
-    early: Annotated[int, Meta(ge=1, description="first rounds whose representatives tell the victim from others")] = 4
+    identity: Annotated[bool, Meta(description="train with the identity task; false is the ablation")] = True
+    early: Annotated[int, Meta(ge=1, description="first rounds whose representatives train the identity task")] = 4
     rounds: Annotated[
         int, Meta(ge=1, description="rounds of the victim, evenly over the run, whose models become discriminators")
     ] = 6

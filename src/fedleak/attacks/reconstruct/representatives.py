@@ -37,7 +37,7 @@ class Inversion:
 
     optimizer: Annotated[
         Literal["lbfgs", "adam"],
-        Meta(description="L-BFGS within the box of pixel values, as in the paper, or Adam cut back to it"),
+        Meta(description="L-BFGS bounded to the pixel range, as in the paper, or projected Adam"),
     ] = "adam"
     iterations: Annotated[int, Meta(ge=1, description="steps of the optimiser")] = 50
     variation: Annotated[float, Meta(ge=0, description="weight of the total variation (lambda)")] = 1.5e-4
@@ -45,7 +45,7 @@ class Inversion:
     per_class: Annotated[int, Meta(ge=1, description="images for each class of a client")] = 1
     local: Annotated[
         Literal["scaled", "unrolled"],
-        Meta(description="several local steps: as one step of their length, or each of them on the images"),
+        Meta(description="local steps: scaled to one step of the same norm, or unrolled one by one"),
     ] = "scaled"
     unroll: Annotated[int, Meta(ge=1, description="local steps, where they are unrolled")] = 5
     step: Annotated[float, Meta(gt=0, description="step of Adam, in pixel values")] = 0.15

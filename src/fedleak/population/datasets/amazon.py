@@ -35,7 +35,7 @@ class _Line(
 class Amazon(Reviews):
     """Amazon Digital Music reviews (McAuley et al., 2015), for predicting the stars from the words.
 
-    It stands in for `yelp`, which cannot be had without an agreement.
+    It stands in for `yelp`, which requires an agreement.
     """
 
     name: ClassVar[str] = "amazon"

@@ -32,8 +32,8 @@ class _Sentence:
 class Blog:
     """Sentences from the Blog Authorship Corpus (Schler et al., 2006), for next-word prediction.
 
-    The vocabulary comes from users who take no part, as a keyboard's would: one made from the users' own words would
-    itself give something away.
+    The vocabulary comes from users who do not take part, as a keyboard's would: one made from the users' own words
+    would itself be a leak.
     """
 
     name: ClassVar[str] = "blog"

@@ -1,4 +1,4 @@
-"""The AT&T faces (Samaria and Harter, 1994): forty people whom the clients learn to recognise together."""
+"""The AT&T faces (Samaria and Harter, 1994): clients learn together to recognise forty people."""
 
 from __future__ import annotations
 
@@ -43,15 +43,13 @@ class Faces:
     them apart as weakly as the side of a parting does; the auxiliary and the test set then hold as many mirrored
     images, each for itself.
 
-    Faces are personal data: reports of a run stay with whoever made it.
+    Faces are personal data: keep the reports of a run private.
     """
 
     name: ClassVar[str] = "faces"
 
     clients: Annotated[int, Meta(ge=2, le=200, description="how many clients")] = 10
-    people: Annotated[
-        int, Meta(ge=1, le=_PEOPLE, description="people of whom each client has images; clients x people <= 200")
-    ] = 8
+    people: Annotated[int, Meta(ge=1, le=_PEOPLE, description="people on each client; clients x people <= 200")] = 8
     side: Annotated[int, Meta(ge=16, le=112, description="images are resized to this many pixels square")] = 64
     mirrored: Annotated[float, Meta(ge=0, le=1, description="share of the clients whose images are all mirrored")] = 0.0
 
