@@ -21,7 +21,7 @@ __all__ = ["AttributeMlp", "AttributeJoint"]
 
 @dataclass(frozen=True, kw_only=True)
 class AttributeMlp(Network, SingleLayerAttack):
-    """Train the network of re-identification on an attribute instead (Orekondy et al., 2020, Table 4, single task)."""
+    """Train the re-identification network on an attribute instead (Orekondy et al., 2020, Table 4, single task)."""
 
     name: ClassVar[str] = "attribute-mlp"
     summary: ClassVar[str] = "Trains a multilayer perceptron (MLP) on labelled updates to predict the sender's group."
@@ -39,7 +39,7 @@ class AttributeMlp(Network, SingleLayerAttack):
 
 @dataclass(frozen=True, kw_only=True)
 class AttributeJoint(AttributeMlp):
-    """Learn attribute and identity together, one head each (Orekondy et al., 2020, Figure 3d and Table 4, multi-task).
+    """Learn attribute and identity jointly, one head each (Orekondy et al., 2020, Figure 3d and Table 4, multi-task).
 
     What tells users apart also tells groups of them apart, so each task helps the other to a better representation.
     """

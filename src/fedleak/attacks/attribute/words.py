@@ -21,7 +21,7 @@ __all__ = ["AttributeWords"]
 
 @dataclass(frozen=True, kw_only=True)
 class AttributeWords:
-    """Separate the groups by the rows of the first layer that moved at all, and by the output bias.
+    """Separate the groups by the rows of the embedding that changed, and by the output bias, with a linear model.
 
     A word's row of the embedding has a gradient only where the word occurs, so the rows that are not exactly zero are
     the client's vocabulary (Melis et al., 2019, section 4.1), whatever the training did to the model in between. The

@@ -25,10 +25,10 @@ __all__ = ["LinkRepresentatives", "LinkUpdates"]
 
 @dataclass(frozen=True, kw_only=True)
 class LinkRepresentatives(Joint, OfRepresentatives):
-    """Look at the representatives of an update through the shared model's own convolutions, trained on.
+    """Compare representatives with a Siamese network, fine-tuned from the shared model's convolutions.
 
-    The embedding begins as the shared model of the last round, which knows this kind of image already, and an average
-    pool makes it small. A client's descriptor has a part for each class; where it has no data of a class it is empty.
+    The embedding starts from the shared model of the last round, which already knows this kind of image, followed by
+    average pooling. A client's descriptor has a part for each class; it is empty for classes that the client lacks.
     """
 
     name: ClassVar[str] = "link-rep"

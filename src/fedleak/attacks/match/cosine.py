@@ -20,7 +20,7 @@ _CHUNK = 256  # pairs at a time: an update is in many pairs, and all of them sid
 
 @dataclass(frozen=True, kw_only=True)
 class Cosine(OnPairs):
-    """Compare two updates as they are; an attack that does no better has learnt nothing about users."""
+    """Compare two updates by cosine similarity; an attack that does no better has learnt nothing about users."""
 
     name: ClassVar[str] = "match-cosine"
     summary: ClassVar[str] = "Matches two updates by cosine similarity, without training."

@@ -29,7 +29,7 @@ class MatchMlp(Network, OnPairs):
     summary: ClassVar[str] = "Matches two updates if a multilayer perceptron (MLP) attributes both to the same user."
 
     # A ranking of users forgives a network that is unsure of all of them; a product of two probabilities does not.
-    epochs: Annotated[int, Meta(ge=1, description="passes over the labelled updates; the paper does not say")] = 300
+    epochs: Annotated[int, Meta(ge=1, description="epochs over the labelled updates; the paper gives none")] = 300
 
     def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> FloatArray:
         """Score every pair by the logarithm of the largest product."""

@@ -39,7 +39,7 @@ class PairNetwork:
     lr: Annotated[float, Meta(gt=0, description="learning rate of RMSProp")] = 1e-3
     batch: Annotated[int, Meta(ge=1, description="pairs in a step")] = 64
     epochs: Annotated[
-        int, Meta(ge=1, description="how often new pairs are drawn: each labelled update in a right and a wrong one")
+        int, Meta(ge=1, description="epochs; in each, every labelled update is in one matching and one other pair")
     ] = 10
 
 

@@ -22,10 +22,10 @@ __all__ = ["Siamese"]
 
 @dataclass(frozen=True, kw_only=True)
 class Siamese(PairNetwork, OnPairs):
-    """Two layers that both updates share, the L1 distance, one unit (Orekondy et al., 2020, Fig. 3b).
+    """A Siamese network: two shared layers, the L1 distance, one unit (Orekondy et al., 2020, Fig. 3b).
 
-    Bromley et al. (1994) made the twin network for signatures. Nothing in it names a user, so it can be asked about
-    users it has never seen.
+    Bromley et al. (1994) introduced it for signatures. It does not depend on identities, so it can be used on users it
+    has never seen.
     """
 
     name: ClassVar[str] = "match-siamese"

@@ -28,7 +28,7 @@ __all__ = ["MatchText"]
 
 @dataclass(frozen=True, kw_only=True)
 class MatchText(PairNetwork, SingleLayerAttack):
-    """One layer for updates, one for text, their L1 distance, one unit (Orekondy et al., 2020, Fig. 3c).
+    """A two-branch network: a layer for updates, one for text, L1 distance, one unit (Orekondy et al., 2020, Fig. 3c).
 
     A user's text is the mean of the sentences' vectors, as in the paper. It is then standardised over the users: what
     all sentences share would otherwise dominate what sets users apart.

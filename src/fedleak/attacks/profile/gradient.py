@@ -40,7 +40,7 @@ class ProfileGradient:
     capabilities: ClassVar[Capability] = Capability.NONE
     tasks: ClassVar[tuple[Task, ...]] = tuple(Task)
 
-    layer: Annotated[str, Meta(description="which layer of the update to look at; `last` is the output layer")] = "last"
+    layer: Annotated[str, Meta(description="layer of the update to use; `last` is the output layer")] = "last"
     clients: Annotated[int, Meta(ge=1, description="pairs of clients to simulate in a round")] = 6
     examples: Annotated[int, Meta(ge=2, description="examples on a simulated client")] = 40
     part: Annotated[float, Meta(gt=0, le=1, description="share of these that are of the profile")] = 0.5

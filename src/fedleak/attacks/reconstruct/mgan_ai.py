@@ -43,7 +43,7 @@ class MganPassive(Loop):
     tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY,)
 
     steps: Annotated[
-        int, Meta(ge=1, description="steps of the generator in a round; of the discriminator at least")
+        int, Meta(ge=1, description="generator steps per round; the discriminator takes at least as many")
     ] = 50
     critic_rate: Annotated[float, Meta(gt=0, description="learning rate of Adam for the discriminator")] = 1e-3
     turns: Annotated[

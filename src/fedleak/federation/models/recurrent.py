@@ -27,7 +27,7 @@ __all__ = ["WordLm", "Rating"]
 class WordLm:
     """A word-level LSTM language model: an embedding, an LSTM and an output layer."""
 
-    embedding: Annotated[int, Meta(ge=1, description="numbers that stand for a word")] = 100
+    embedding: Annotated[int, Meta(ge=1, description="embedding size")] = 100
     hidden: Annotated[int, Meta(ge=1, description="units of the LSTM")] = 64
 
     name: ClassVar[str] = "word-lm"
@@ -45,7 +45,7 @@ class WordLm:
 class Rating:
     """An LSTM regressor that predicts a number, such as a review's stars, from words."""
 
-    embedding: Annotated[int, Meta(ge=1, description="numbers that stand for a word")] = 50
+    embedding: Annotated[int, Meta(ge=1, description="embedding size")] = 50
     hidden: Annotated[int, Meta(ge=1, description="units of the LSTM")] = 128
     vocabulary: Annotated[int, Meta(ge=2, description="how many tokens there are, padding and unknown included")] = 5000
 

@@ -47,7 +47,7 @@ class Blog:
         Meta(
             ge=4,
             description="sentences per user, from posts drawn by the seed; with a fifth held out for utility and the "
-            "rest divided in half, 250 are 100 a side",
+            "rest divided in half, 250 give 100 per side",
         ),
     ] = 250
     vocabulary: Annotated[

@@ -67,7 +67,7 @@ class TextClients:
     holders: Annotated[int, Meta(ge=0, description="number of clients that hold a secret; all if absent")] | None = None
     decoys: Annotated[
         bool,
-        Meta(description="draw a second secret for each that is never planted, as a control that must not be found"),
+        Meta(description="draw a decoy for each secret: a record that is never planted, as a control"),
     ] = True
     test_kilobytes: Annotated[
         float, Meta(gt=0, description="thousand characters that no client holds, to measure utility on")

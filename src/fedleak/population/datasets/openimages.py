@@ -45,7 +45,7 @@ class OpenImages:
         tuple[str, ...], Meta(description="names of the classes to learn; the most common if absent")
     ] = ()
     common: Annotated[int, Meta(ge=2, description="how many of the most common classes to learn")] = 18
-    confidence: Annotated[float, Meta(ge=0, le=1, description="labels with less confidence are not shown")] = 0.5
+    confidence: Annotated[float, Meta(ge=0, le=1, description="labels with less confidence are ignored")] = 0.5
     size: Annotated[int, Meta(ge=4, le=512, description="images are resized to this many pixels square")] = 32
 
     def load(self, seed: int) -> Population:
