@@ -63,7 +63,7 @@ def test_ctrl_c_stops_with_a_word_and_the_run_can_go_on(jobs: int, plan: Path, f
     os.killpg(process.pid, signal.SIGINT)  # a terminal sends it to everyone in the group
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert "interrupted; what is finished is kept" in errors
+    assert "interrupted; finished work is kept" in errors
     assert "Traceback" not in errors
     assert fedleak("train", plan, "--out", "out").returncode == 0
 
