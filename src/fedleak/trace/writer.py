@@ -265,7 +265,7 @@ def _position(folder: Path, header: Header, log: Log) -> _Position:
 
 
 def _cannot_write(folder: Path, number: int, needed: int, error: OSError) -> TraceError:
-    kept = f"The rounds before it are kept: make room and run the same command again to go on from round {number}."
+    kept = f"The rounds before it are kept: free some space and rerun the same command to resume from round {number}."
     if error.errno not in _FULL:
         return TraceError(f"round {number} cannot be written to {folder}: {error.strerror}. {kept}")
     space = os.statvfs(folder)
