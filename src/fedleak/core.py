@@ -1,4 +1,4 @@
-"""The types that every room shares: users, layers, parameters, observations, capabilities, derived randomness."""
+"""The types that all packages share: users, layers, parameters, observations, capabilities, derived randomness."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Layer:
 
     @property
     def size(self) -> int:
-        """How many numbers the layer holds."""
+        """How many parameters the layer has."""
         return sum(math.prod(shape) for _, shape in self.tensors)
 
     def span(self, tensor: str) -> slice:
@@ -87,18 +87,18 @@ class Observation(enum.Flag):
     NONE = 0
     SNAPSHOTS = enum.auto()  # the global model of every round
     UPDATES = enum.auto()  # each client's update
-    LINKS = enum.auto()  # which updates come from one client: pseudonyms that last
+    LINKS = enum.auto()  # which updates come from the same client: persistent pseudonyms
     SELECTION = enum.auto()  # which clients took part in a round
     AGGREGATE = enum.auto()  # the sum of a round's updates
     SIZES = enum.auto()  # how many examples each client trained on
 
 
 class Capability(enum.Flag):
-    """What an adversary can do to a run beyond watching it."""
+    """What an adversary can do to a run beyond observing it."""
 
     NONE = 0
     INJECT = enum.auto()  # put a record into a client's data
-    ISOLATE = enum.auto()  # give one client a model of its own
+    ISOLATE = enum.auto()  # isolate one client on a model of its own
     JOIN = enum.auto()  # take part as a client
 
 
@@ -143,7 +143,7 @@ def flag_names(flags: enum.Flag) -> str:
 
 
 def places(value: float) -> int:
-    """How many decimals a share is written with: two, and more where it would lose its second digit."""
+    """How many decimals to print: two, or more where the second significant digit would be lost."""
     size = abs(value)
     return 2 if size >= 0.0995 or size < 0.00005 else 3 if size >= 0.00995 else 4
 
@@ -154,7 +154,7 @@ def format_interval(value: float, low: float, high: float) -> str:
 
 
 def format_value(value: float) -> str:
-    """A share as verdicts and tables write it: a chance of 0.007 is not 0.01.
+    """Format a value for verdicts and tables: a chance of 0.007 must not become 0.01.
 
     >>> format_value(0.4142), format_value(0.034), format_value(0.0069), format_value(0.0)
     ('0.41', '0.034', '0.0069', '0.00')
@@ -176,9 +176,9 @@ def percent(share: float) -> str:
 
 
 def rng_for(seed: int, *path: Any) -> np.random.Generator:
-    """Return the generator that belongs to a place in the run, for instance ("batches", round, client).
+    """Return the generator for a named purpose in the run, for instance ("batches", round, client).
 
-    All randomness comes from the plan's seed by name, never by order of execution, so a run that is resumed or
+    All randomness is derived from the plan's seed by name, never by order of execution, so a run that is resumed or
     executed in parallel draws the same numbers.
 
     >>> bool(rng_for(1, "noise", 3).random() == rng_for(1, "noise", 3).random())

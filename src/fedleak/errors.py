@@ -1,12 +1,12 @@
-"""Every error that Fedleak explains to its user.
+"""The errors that Fedleak raises on purpose; each message is meant for the user.
 
     FedleakError            caught by the command line: one message, no traceback, exit code 1
     +-- PlanError           the plan is wrong: file, table, key, and the nearest valid name
     +-- DataError           a data set is missing, malformed or too small for the plan
-    +-- TrainingError       the federation cannot go on (for instance a client sent NaN)
+    +-- TrainingError       training cannot continue (for instance, a client sent NaN)
     +-- TraceError          a trace on disk is damaged, foreign, too new, or belongs to another plan
     +-- NotVisible          an attack asked its view for something its adversary does not see
-    +-- AttackError         an attack cannot be played on this trace, and why
+    +-- AttackError         an attack cannot run on this trace, and why
 
 Anything else that reaches the user is a bug in Fedleak.
 """
@@ -29,7 +29,7 @@ __all__ = [
 
 
 class FedleakError(Exception):
-    """An error whose message tells the user what is wrong, where, and how to mend it."""
+    """An error whose message says what is wrong, where, and how to fix it."""
 
 
 class PlanError(FedleakError):
@@ -41,11 +41,11 @@ class DataError(FedleakError):
 
 
 class TrainingError(FedleakError):
-    """The federation cannot go on."""
+    """Training cannot continue."""
 
 
 class TraceError(FedleakError):
-    """What is on disk is not a whole trace of this plan."""
+    """The trace on disk is not a complete trace of this plan."""
 
 
 class NotVisible(FedleakError):
@@ -53,11 +53,11 @@ class NotVisible(FedleakError):
 
 
 class AttackError(FedleakError):
-    """An attack cannot be played on this trace."""
+    """An attack cannot run on this trace."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a hint that names the nearest valid name, or lists them all if none is near.
+    """Return a hint with the nearest valid name, or all of them if none is near.
 
     >>> did_you_mean("round", ["rounds", "fraction"])
     "; did you mean 'rounds'?"

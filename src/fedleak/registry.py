@@ -1,7 +1,7 @@
 """Where everything with a name is found: one line for each attack, game, defence, data set, model, adversary, ...
 
-Names map to `module:attribute` and are imported only when they are asked for, so a plan is checked without loading
-rooms that it does not use. Other packages add theirs with an entry point, for instance
+Names map to `module:attribute` and are imported only when they are looked up, so a plan is checked without loading
+packages that it does not use. Other packages add names with an entry point, for instance
 
     [project.entry-points."fedleak.attack"]
     my-attack = "my_package.attacks:MyAttack"
@@ -174,7 +174,7 @@ def _table(kind: Kind) -> Mapping[str, str]:
 
 
 def names(kind: Kind) -> tuple[str, ...]:
-    """Every known name of a kind, built in first."""
+    """Every known name of a kind, built-in names first."""
     return tuple(_BUILT_IN[kind]) + tuple(sorted(set(_table(kind)) - set(_BUILT_IN[kind])))
 
 
@@ -213,7 +213,7 @@ def load(kind: Literal["analysis"], name: str) -> type[Analyser]: ...
 @overload
 def load(kind: Kind, name: str) -> Any: ...
 def load(kind: Kind, name: str) -> Any:
-    """Import what a name stands for."""
+    """Import the class or object behind a name."""
     target = _table(kind).get(name)
     if target is None and (kind, name) in _LOCAL:
         return _LOCAL[kind, name]

@@ -85,7 +85,7 @@ def test_a_row_of_the_grid_is_what_was_learned_from_its_rounds(out: Path) -> Non
 
 
 def test_too_few_rounds_for_the_grid_are_refused(out: Path) -> None:
-    with pytest.raises(PlanError, match=r"30 ranges of at least two, and the plan has only 40 rounds"):
+    with pytest.raises(PlanError, match=r"30 ranges of at least two rounds, but the plan has only 40 rounds"):
         made(Rounds(ranges=30), out)
 
 

@@ -63,10 +63,10 @@ def test_only_signals_that_the_plans_adversaries_have_are_used(folder: Path) -> 
 
 
 def test_what_is_not_about_secrets_or_sees_too_little_is_refused(tmp_path: Path, folder: Path) -> None:
-    with pytest.raises(PlanError, match="no attack of the plan asks for any"):
+    with pytest.raises(PlanError, match="no attack of the plan extracts any"):
         made(AttributeRecord(), tmp_path / "out", small())
     change = {"audit": {"adversaries": ["global-model-client"]}, "attack": [{"name": "exposure-baseline"}]}
-    with pytest.raises(PlanError, match="needs an adversary who sees who took part"):
+    with pytest.raises(PlanError, match="needs an adversary that sees which clients took part"):
         made(AttributeRecord(), tmp_path / "out", secrets_plan(folder, **change))
 
 

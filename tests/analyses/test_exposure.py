@@ -91,7 +91,7 @@ def test_it_is_asked_about_secrets_only(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="no attack 'eavesdorp' that searches; did you mean 'eavesdrop'"):
         made(Exposure(attack="eavesdorp"), folder / "out", secrets_plan(folder))
     listed = secrets_plan(folder, game=[{"name": "extract", "listed": 100}])
-    with pytest.raises(PlanError, match="hands out a list with the answers"):
+    with pytest.raises(PlanError, match="the game lists the candidates"):
         made(Exposure(), tmp_path / "out", listed)
 
 

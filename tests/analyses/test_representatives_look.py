@@ -74,5 +74,5 @@ def test_a_search_that_goes_on_from_the_last_round_needs_fewer_steps(tmp_path: P
 def test_no_image_is_drawn_where_none_is_wanted_and_a_round_that_never_was_is_refused(tmp_path: Path) -> None:
     found = made(RepresentativesLook(rounds=(1,), iterations=1, shown=0), tmp_path / "out", plan())
     assert [figure.kind for figure in found.figures] == ["lines"]
-    with pytest.raises(AttackError, match="round 9 is asked for, and the run has 3"):
+    with pytest.raises(AttackError, match="round 9 is requested, but the run has 3"):
         made(RepresentativesLook(rounds=(9,)), tmp_path / "out", plan())

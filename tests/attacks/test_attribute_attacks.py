@@ -170,11 +170,11 @@ def test_questions_of_another_game_are_refused(tmp_path: Path) -> None:
 
 def test_joint_identification_needs_attributes_that_are_known(tmp_path: Path) -> None:
     run = planted_trace(tmp_path, 0)
-    with pytest.raises(AttackError, match=r"nobody has the attribute 'grop'; did you mean 'group'\?"):
+    with pytest.raises(AttackError, match=r"no user has the attribute 'grop'; did you mean 'group'\?"):
         play(Joint(attributes=("grop",)), weakest(Joint()), run, 0)
     prior = Prior.load(run / "prior")
     Prior(candidates=prior.candidates, examples=prior.examples, task=prior.task, outputs=prior.outputs).save(
         run / "prior"
     )
-    with pytest.raises(AttackError, match=r"nothing is known about these users; use reid-mlp"):
+    with pytest.raises(AttackError, match=r"these users have none; use reid-mlp"):
         play(Joint(), weakest(Joint()), run, 0)

@@ -89,7 +89,7 @@ def test_a_pair_of_the_same_update_is_refused(run: Path, attack: Any) -> None:
 @pytest.mark.parametrize("attack", [*ON_PAIRS, MatchText()], ids=lambda attack: attack.name)
 def test_questions_of_another_game_are_refused(run: Path, attack: Any) -> None:
     view, asked = ask(run, Identify())
-    with pytest.raises(AttackError, match=f"play it in the game '{attack.game}'"):
+    with pytest.raises(AttackError, match=f"use it in the game '{attack.game}'"):
         attack.run(view, asked.prior, asked.questions, AttackContext(np.random.default_rng(0)))
 
 

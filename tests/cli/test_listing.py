@@ -1,9 +1,11 @@
+import re
 import tomllib
 
 import pytest
 from click.testing import CliRunner
 
 from fedleak import registry
+from fedleak.cli.list import described
 from fedleak.cli.main import _VERBS, cli
 from fedleak.plan import shipped
 
@@ -19,6 +21,22 @@ def test_list_names_everything_that_is_registered() -> None:
     kinds: tuple[registry.Kind, ...] = ("attack", "defence", "dataset", "model", "adversary")
     for name in [name for kind in kinds for name in registry.names(kind)] + shipped.names():
         assert f"  {name} " in output
+
+
+@pytest.mark.parametrize("kind", ["attack", "defence", "game", "analysis", "adversary", "dataset", "model"])
+def test_every_entry_of_a_kind_has_the_same_grammatical_form(kind: registry.Kind) -> None:
+    """A third-person verb, a question or a noun phrase; each begins with a capital, a number or a product name."""
+    forms = {
+        "attack": r"[A-Z][a-z]+s [^?]+\.",
+        "defence": r"[A-Z][a-z]+s [^?]+\.",
+        "game": r"[A-Z][^.]+\?",
+        "analysis": r"[A-Z][^.]+\?",
+        "adversary": r"(The|A|An) [^?]+\.",
+        "dataset": r"([A-Z]|scikit-learn)[^?]+\.",
+        "model": r"(A|An|Your|MobileNet) ?[^?]+\.",
+    }
+    for name, text in described(kind):
+        assert re.fullmatch(forms[kind], text), f"{name}: {text}"
 
 
 def test_the_matrix_follows_from_what_attacks_and_adversaries_declare() -> None:
@@ -43,7 +61,7 @@ def test_every_verb_has_help_with_an_example(verb: str) -> None:
 
 
 def test_check_says_what_a_plan_would_do_and_shows_its_defaults() -> None:
-    assert "valid; trains 12 federations of 100 rounds, plays 36 attacks" in said("check", "demo")
+    assert "valid; trains 12 federations of 100 rounds, runs 36 attacks" in said("check", "demo")
     assert '"prior_share": 0.5' in said("check", "demo", "--resolved")
 
 

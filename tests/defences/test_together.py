@@ -46,10 +46,10 @@ def test_what_goes_together_is_let_through(defences: tuple[Any, ...]) -> None:
     [
         ((SERVER, Noise(sigma=1.0)), "'noise' changes updates after they were clipped"),
         ((SERVER, Quantise()), "'quantise' changes updates after they were clipped"),
-        ((SecureAggregation(), Shuffle()), "who masked with whom"),
-        ((Shuffle(), SecureAggregation()), "who masked with whom"),
-        ((Noise(sigma=1.0), Noise(sigma=2.0)), "'noise' is there twice"),
-        ((DpSgd(noise=1.0), DpSgd(noise=2.0)), "'dp-sgd' is there twice"),
+        ((SecureAggregation(), Shuffle()), "which clients share masks"),
+        ((Shuffle(), SecureAggregation()), "which clients share masks"),
+        ((Noise(sigma=1.0), Noise(sigma=2.0)), "'noise' is listed twice"),
+        ((DpSgd(noise=1.0), DpSgd(noise=2.0)), "'dp-sgd' is listed twice"),
     ],
 )
 def test_what_undoes_each_other_is_refused_with_the_reason(defences: tuple[Any, ...], why: str) -> None:
@@ -63,7 +63,7 @@ def test_what_undoes_each_other_is_refused_with_the_reason(defences: tuple[Any, 
 )
 def test_a_defence_at_a_place_that_the_model_lacks_is_refused(defence: Any, model: Any) -> None:
     place = defence.places[0]
-    with pytest.raises(PlanError, match=f"what leaves the {place} layer, and model '{model.name}' has none"):
+    with pytest.raises(PlanError, match=f"the output of the {place} layer, but model '{model.name}' has none"):
         check_together([defence], "plan", model)
     check_together([defence], "plan", CharLm())
 

@@ -47,6 +47,17 @@ def test_every_relative_link_leads_somewhere(page: Path) -> None:
             assert anchor in anchors(found), f"{named(page)}: no heading for {target}"
 
 
+GLOSSARY = ROOT / "docs" / "glossary.md"
+EXPLAINED = [ROOT / "README.md", *(page for page in PAGES if page.is_relative_to(ROOT / "docs") and page != GLOSSARY)]
+EXPLAINED.remove(ROOT / "docs" / "how-to" / "python.md")
+
+
+@pytest.mark.parametrize("page", EXPLAINED, ids=named)
+def test_every_page_links_to_the_glossary(page: Path) -> None:
+    targets = re.findall(r"\]\(([^)#\s]*glossary\.md)", prose(page))
+    assert any((page.parent / target).resolve() == GLOSSARY for target in targets)
+
+
 def blocks() -> list[tuple[str, str]]:
     found = []
     for page in PAGES:

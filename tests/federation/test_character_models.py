@@ -251,5 +251,5 @@ def test_a_token_of_another_alphabet_is_refused() -> None:
 def test_heads_must_divide_the_width() -> None:
     with pytest.raises(PlanError, match="width = 10 cannot be divided among heads = 4"):
         Transformer(width=10, heads=4).build(SIGNATURE)
-    with pytest.raises(PlanError, match=r"an odd number \(3\)"):
+    with pytest.raises(PlanError, match=r"an odd size \(3\)"):
         Transformer(width=12, heads=4).build(SIGNATURE)

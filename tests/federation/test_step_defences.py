@@ -57,7 +57,7 @@ def test_each_changes_training_repeats_itself_and_goes_with_clipped_examples(
 ) -> None:
     model = architecture.build(TEXTS)
     if not fits(defence, model):
-        with pytest.raises(PlanError, match=f"'{defence.name}' acts on what leaves the lstm layer"):
+        with pytest.raises(PlanError, match=f"'{defence.name}' acts on the output of the lstm layer"):
             run(model, clients(), defence, plan=PLAN)
         return
     model.group = 1  # something for a second worker to do
@@ -74,7 +74,7 @@ def test_each_changes_training_repeats_itself_and_goes_with_clipped_examples(
 
 @pytest.mark.parametrize("defence", EVERY, ids=lambda d: d.name)
 def test_a_model_without_the_place_is_refused_before_anything_is_trained(defence: Defence) -> None:
-    with pytest.raises(PlanError, match="this model has none that it could reach; choose another model"):
+    with pytest.raises(PlanError, match="this model has no such layer; choose another model"):
         run(small_model(), some_clients(), defence)
 
 

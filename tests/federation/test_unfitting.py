@@ -37,8 +37,8 @@ class Mangle(Defence):
 @pytest.mark.parametrize(
     ("how", "said"),
     [
-        ("drop", r"layers that do not fit the model .*out"),
-        ("add", r"layers that do not fit the model .*extra"),
+        ("drop", r"layers that do not match the model .*out"),
+        ("add", r"layers that do not match the model .*extra"),
         # One number would be spread over the whole layer without a word.
         ("one number", r"layer 'out' with shape \(1,\); the model has"),
         ("twice", r"layer 'out' with shape"),

@@ -32,8 +32,8 @@ def test_what_is_deployed_is_found_among_the_alternatives() -> None:
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ("sigma = []", "[[defence]] 1 sigma: an empty list gives nothing to try"),
-        ("sigma = [1.0, 2.0]\ndeployed = true", "only one can be deployed, and this one stands for 2"),
+        ("sigma = []", "[[defence]] 1 sigma: the list is empty"),
+        ("sigma = [1.0, 2.0]\ndeployed = true", "only one defence can be deployed, but this table expands to 2"),
         ("sigma = [1.0, 1.0]", "entry 2 repeats entry 1"),
         ("sigma = [1.0, -2.0]", "[[defence]] 1, value 2 sigma"),
         ('sigma = 1.0\nalso = ["clip"]', "[[defence]] 1 also 1: expected a table with a name"),
@@ -53,7 +53,7 @@ def test_a_bad_list_is_explained_with_its_place(table: str, message: str) -> Non
             'name = "dp-fedavg"\nnoise = 1.0\nwhere = "server"\nalso = [{name = "noise", sigma = 1.0}]',
             "[[defence]] 1: defence 'dp-fedavg' cannot be combined like this",
         ),
-        ('name = "clip"\nalso = [{name = "clip", bound = 1.0}]', "[[defence]] 1: defence 'clip' is there twice"),
+        ('name = "clip"\nalso = [{name = "clip", bound = 1.0}]', "[[defence]] 1: defence 'clip' is listed twice"),
     ],
 )
 def test_defences_that_fit_neither_the_model_nor_each_other_are_refused(table: str, message: str) -> None:

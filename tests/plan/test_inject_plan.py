@@ -43,8 +43,7 @@ def test_an_attack_is_played_by_everybody_who_can() -> None:
     [
         (
             broken("inject = {}\n", ""),
-            "my.toml: attack 'watermark' needs records of the adversary's among the clients' data; grant them with a "
-            "table [inject]",
+            "my.toml: attack 'watermark' needs injected records in the clients' data; grant them with a table [inject]",
         ),
         (
             broken('"insider", ', ""),

@@ -107,9 +107,9 @@ def test_a_population_is_prepared_with_them_and_says_so(book: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "plan", "error", "says"),
     [
-        ({"insertions": 0}, InjectPlan(), PlanError, "planted nowhere; say how often with insertions = N"),
+        ({"insertions": 0}, InjectPlan(), PlanError, "never planted; set insertions = N"),
         ({}, InjectPlan(insertions=500), DataError, r"\[inject\]: 500 insertions need as many lines"),
-        ({"clients": 40, "kilobytes": 0.3}, InjectPlan(length=1), PlanError, "admits 36 records, but 40 different"),
+        ({"clients": 40, "kilobytes": 0.3}, InjectPlan(length=1), PlanError, "has 36 records, but 40 distinct"),
     ],
 )
 def test_what_cannot_be_placed_is_explained(
@@ -120,7 +120,7 @@ def test_what_cannot_be_placed_is_explained(
 
 
 def test_data_without_texts_or_in_another_alphabet_is_refused(book: Path) -> None:
-    with pytest.raises(PlanError, match=r"\[inject\]: the data set has no texts in which users hold secrets"):
+    with pytest.raises(PlanError, match=r"\[inject\]: the data set has no texts with secrets"):
         inject(Digits(users=4, examples=8).load(0), InjectPlan(), 0)
     population = clients(book).load(0)
     assert population.records is not None
@@ -128,7 +128,7 @@ def test_data_without_texts_or_in_another_alphabet_is_refused(book: Path) -> Non
     with pytest.raises(PlanError, match="outside the model's alphabet: 'q'"):
         inject(replace(population, records=few), InjectPlan(), 0)
     flat = replace(population.users[0], examples=Examples(x=population.users[0].examples.x[0]))
-    with pytest.raises(PlanError, match="does not keep texts in one piece"):
+    with pytest.raises(PlanError, match="does not store contiguous text"):
         inject(replace(population, users=(flat, *population.users[1:])), InjectPlan(), 0)
 
 

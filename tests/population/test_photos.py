@@ -73,7 +73,7 @@ def test_classes_can_be_named_and_photographs_capped(pipa: Path) -> None:
     population = Pipa(min_photos=4, size=8, classes=("cup", "chair"), max_photos=5).load(0)
     assert population.outputs_named == ("cup", "chair")
     assert [len(user.examples) for user in population.users] == [5, 5]
-    with pytest.raises(DataError, match=r"no photograph shows 'tv'.*commonest classes are cup, chair"):
+    with pytest.raises(DataError, match=r"no photograph shows 'tv'.*most common classes are cup, chair"):
         Pipa(min_photos=4, size=8, classes=("tv",)).load(0)
 
 

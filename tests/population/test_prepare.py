@@ -85,7 +85,7 @@ def test_the_error_says_why_others_were_left_out() -> None:
 
 
 def test_an_audit_of_nobody_or_of_one_is_refused() -> None:
-    with pytest.raises(DataError, match="nobody in this data set has any example"):
+    with pytest.raises(DataError, match="no user in this data set has any examples"):
         prepare(Given(users=(user("none", []),)), PopulationPlan(), 0)
     with pytest.raises(DataError, match="at least 2 users, but only 1 of the 2"):
         prepare(Given(users=(*crowd(1), user("small", [1]))), PopulationPlan(), 0)
@@ -175,20 +175,20 @@ def test_a_kept_twin_is_never_background() -> None:
 
 
 def test_too_many_background_users_are_refused() -> None:
-    with pytest.raises(DataError, match="background_users = 5 leaves nobody"):
+    with pytest.raises(DataError, match="background_users = 5 leaves no user"):
         prepare(Given(users=crowd(6)), PopulationPlan(background_users=5), 0)
 
 
 def test_a_background_with_a_good_part_of_somebodys_data_is_refused() -> None:
     # u0 holds 1000 to 1009.
-    with pytest.raises(DataError, match=r"holds 3 of the 10 examples of user 'u0'.*must be other users'"):
+    with pytest.raises(DataError, match=r"contains 3 of the 10 examples of user 'u0'.*must come from other users"):
         prepare(Given(users=crowd(2), background=examples([1003, 1004, 1005, 77777])), PopulationPlan(), 0)
 
 
 @pytest.mark.parametrize("label", [-1, 2])
 def test_background_labels_outside_the_task_are_refused(label: int) -> None:
     background = examples([77777, 77778], y=np.array([0, label]))
-    with pytest.raises(DataError, match=r"background labels reach from .* the task knows 0 to 1"):
+    with pytest.raises(DataError, match=r"background labels range from .* the task allows 0 to 1"):
         prepare(Given(users=crowd(2), background=background), PopulationPlan(), 0)
 
 
@@ -196,7 +196,7 @@ def test_a_background_without_labels_or_of_another_shape_is_refused() -> None:
     with pytest.raises(DataError, match="the background examples have no labels"):
         prepare(Given(users=crowd(2), background=examples([77777], y=None)), PopulationPlan(), 0)
     wide = Examples(x=np.zeros((2, 3), dtype=np.float32), y=np.zeros(2, dtype=np.int64))
-    with pytest.raises(DataError, match="prepare both in the same way"):
+    with pytest.raises(DataError, match="preprocess both in the same way"):
         prepare(Given(users=crowd(2), background=wide), PopulationPlan(), 0)
 
 
@@ -265,7 +265,9 @@ def test_an_album_prior_needs_the_album_of_everyone() -> None:
     with_albums = tuple(user(f"a{i}", range(90 * i, 90 * i + 10), album=np.arange(10) // 2) for i in range(2))
     with pytest.raises(DataError, match="'album' needs the album of every example"):
         prepare(Given(users=crowd(2)), PopulationPlan(prior="album"), 0)
-    with pytest.raises(DataError, match=r"2 of 4 users have no album .*first: 'u0'.*for all of them or for none"):
+    with pytest.raises(
+        DataError, match=r"2 of 4 users have examples without album .*first: 'u0'.*for all users or for none"
+    ):
         prepare(Given(users=(*with_albums, *crowd(2))), PopulationPlan(prior="album"), 0)
     holes = user("h", range(900, 910), album=np.array([0.0, np.nan] * 5))
     with pytest.raises(DataError, match="a whole number for the album of every example, not float64"):

@@ -91,11 +91,11 @@ def test_what_all_records_begin_with_is_known() -> None:
         ("my number is 5", "has no slot"),
         ("", "has no slot"),
         ("pin {d4", "has no slot"),
-        ("pin {d4} {d", "brace without its partner"),
+        ("pin {d4} {d", "unmatched brace"),
         ("pin {d0}", "unknown slot {d0}"),
         ("{d9999}", "longer than 256"),
         ("{brthday}", "did you mean 'birthday'"),
-        ("{word}", "needs a list of words"),
+        ("{word}", "needs a list of non-empty words"),
     ],
 )
 def test_a_format_that_cannot_be_read_is_explained(text: str, says: str) -> None:
@@ -128,7 +128,7 @@ def test_every_record_is_as_likely_as_any_other() -> None:
 def test_a_format_can_be_drawn_empty_but_no_further() -> None:
     form = parse("{d1}")
     assert sorted(draw(form, 10, np.random.default_rng(0))) == list("0123456789")
-    with pytest.raises(PlanError, match="admits 10 records, but 11"):
+    with pytest.raises(PlanError, match="has 10 records, but 11"):
         draw(form, 11, np.random.default_rng(0))
 
 
@@ -153,7 +153,7 @@ def test_records_stand_between_words(seed: int, times: int) -> None:
 
 
 def test_more_insertions_than_places_are_refused() -> None:
-    with pytest.raises(DataError, match=r"5 insertions need as many lines, and a client's text has 4; plant anywhere"):
+    with pytest.raises(DataError, match=r"5 insertions need as many lines, but a client's text has 4; plant anywhere"):
         plant(TEXT, "pin 1234", 5, "lines", np.random.default_rng(0))
     with pytest.raises(DataError, match="spaces between words"):
         plant("one", "pin 1234", 1, "anywhere", np.random.default_rng(0))

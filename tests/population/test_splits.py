@@ -227,7 +227,7 @@ def test_a_balanced_split_of_unlike_users_is_refused_and_never_the_default() -> 
 
 
 def test_a_split_goes_with_a_random_prior_only() -> None:
-    with pytest.raises(PlanError, match="split = 'half' says how a random prior is drawn, and prior = 'chrono'"):
+    with pytest.raises(PlanError, match="split = 'half' applies only to a random prior, but prior = 'chrono'"):
         splits.choose(table([[4]]), PopulationPlan(prior="chrono", split="half"), test_share=0.0)
 
 

@@ -210,8 +210,8 @@ def test_a_user_with_two_values_of_an_attribute_is_refused(file: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({}, "either a text column or features"),
-        ({"text": "t", "features": ("a",)}, "either a text column or features"),
+        ({}, "set either text or features"),
+        ({"text": "t", "features": ("a",)}, "set either text or features"),
         ({"features": ("a",), "task": "next-token"}, "needs a text column"),
         ({"features": ("a",)}, "task = 'classify' needs labels"),
         ({"text": "t", "task": "regress"}, "task = 'regress' needs labels"),

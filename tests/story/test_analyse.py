@@ -23,13 +23,13 @@ def test_an_analysis_before_the_audit_is_reported_and_kept_by_it(plan: Path, fed
     out = tmp_path / "out"
     done = fedleak("analyse", "layers", plan, "--out", out)
     assert done.returncode == 0, done.stderr
-    assert "Which layer of an update gives its sender away?" in done.stdout
+    assert "Which layer of an update identifies its sender?" in done.stdout
     assert str(out / "report.html") in done.stdout.replace("\n", "")
     kept = json.loads((out / "analyses" / "layers.json").read_text())
     first = results(out)
     assert first["analyses"] == [kept]
     assert first["scores"] == []
-    assert any("not played yet" in item["why"] for item in first["untested"])
+    assert any("not run yet" in item["why"] for item in first["untested"])
     assert (out / "report.html").exists()
     log = out / "runs" / "plain" / "seed-0" / "trace" / "log"
     before = log.stat().st_mtime_ns
@@ -38,7 +38,7 @@ def test_an_analysis_before_the_audit_is_reported_and_kept_by_it(plan: Path, fed
     second = results(out)
     assert second["analyses"] == [kept]
     assert second["scores"]
-    assert not any("not played yet" in item["why"] for item in second["untested"])
+    assert not any("not run yet" in item["why"] for item in second["untested"])
 
 
 def test_an_analysis_after_the_audit_keeps_its_scores(plan: Path, fedleak: Run, tmp_path: Path) -> None:

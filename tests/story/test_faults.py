@@ -63,7 +63,7 @@ def test_ctrl_c_stops_with_a_word_and_the_run_can_go_on(jobs: int, plan: Path, f
     os.killpg(process.pid, signal.SIGINT)  # a terminal sends it to everyone in the group
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert "interrupted; what is finished is kept" in errors
+    assert "interrupted; finished work is kept" in errors
     assert "Traceback" not in errors
     assert fedleak("train", plan, "--out", "out").returncode == 0
 
@@ -168,7 +168,7 @@ def test_a_full_disk_keeps_the_finished_rounds(plan: Path, fedleak: Run, tmp_pat
         plan.write_text(LONG)
         done = fedleak("train", plan, "--out", disk / "out")
         assert done.returncode == 1
-        assert re.search(r"no room for round \d+ in .*run the same command again", done.stderr), done.stderr
+        assert re.search(r"no room for round \d+ in .*rerun the same command to resume", done.stderr), done.stderr
         assert "Traceback" not in done.stderr
         log = disk / "out" / "runs" / "plain" / "seed-0" / "trace" / "log"
         assert log.read_bytes().count(b"\n") > 5

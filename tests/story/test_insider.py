@@ -57,7 +57,7 @@ def test_an_insider_attributes_secrets_without_seeing_who_takes_part(fedleak: Ru
     assert [(item["kind"], item["count"]) for item in results["findings"]] == [("injected", 4)]
     assert results["resolved"]["inject"] == {"insertions": None, "length": 8, "kind": "alphanumeric"}
     capabilities = {threat["name"]: threat["capabilities"] for threat in results["threats"]}
-    assert capabilities["insider"] == ["place a record of its own making among the data of a client"]
+    assert capabilities["insider"] == ["inject a record of its own into a client's data"]
     assert capabilities["eavesdropper"] == []
 
     # The header says that the run was tampered with and how; the watermarks are the adversary's alone.
@@ -88,7 +88,7 @@ def test_data_without_secrets_cannot_be_marked(fedleak: Run, plan: Path, tmp_pat
     plan.write_text(text[:start] + '[dataset]\nname = "digits"\nusers = 4\n' + text[end:])
     done = fedleak("audit", plan, "--out", "out")
     assert done.returncode == 1
-    assert "[inject]: the data set has no texts in which users hold secrets" in done.stderr
+    assert "[inject]: the data set has no texts with secrets" in done.stderr
 
 
 @pytest.mark.slow

@@ -115,11 +115,11 @@ def test_an_active_server_and_a_malicious_client_are_declared_and_their_effect_i
         ),
         (
             PLAN.replace('["server"]', '["active-server"]').replace("attack = [", f"attack = [{ACTIVE}, "),
-            "attack 'mgan-active' needs a victim with a model of its own; isolate one with a table [isolate]",
+            "attack 'mgan-active' needs an isolated victim; isolate one with a table [isolate]",
         ),
         (PLAN + "isolate = {}\n", "no adversary of the plan can isolate a client; name one"),
         (PLAN + "join = {}\n", "no adversary of the plan can join as a client; name one"),
-        (PLAN.replace('prior = "none", ', ""), "would hand data of users to the adversary"),
+        (PLAN.replace('prior = "none", ', ""), "would give the adversary users' data"),
     ],
 )
 def test_a_plan_without_the_power_or_with_too_much_is_refused(text: str, message: str) -> None:
@@ -132,4 +132,4 @@ def test_a_victim_who_is_not_in_the_federation_is_refused(fedleak: Run, tmp_path
     text = PLAN.replace('["server"]', '["active-server"]') + 'isolate = { user = "nobody" }\n'
     done = fedleak("train", written(tmp_path, text), "--out", tmp_path / "out")
     assert done.returncode == 1
-    assert "[isolate] user = 'nobody': nobody of that name is in the federation" in done.stderr
+    assert "[isolate] user = 'nobody': there is no such user in the federation" in done.stderr

@@ -122,7 +122,7 @@ def test_a_model_of_ones_own_is_trained_and_attacked(plan: Path, fedleak: Run, t
 
 def test_a_stratified_split_is_warned_of_in_every_output(plan: Path, fedleak: Run, tmp_path: Path) -> None:
     plan.write_text(plan.read_text() + '[population]\nsplit = "stratified"\n')
-    said = "It copies each user's class counts to both sides"
+    said = "It copies each user's class counts, including chance deviations"
     for command in ("check", "audit"):
         done = fedleak(command, plan, *(() if command == "check" else ("--out", tmp_path / "out")))
         assert done.returncode == 0, done.stderr

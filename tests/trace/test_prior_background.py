@@ -77,5 +77,5 @@ def test_the_truth_keeps_traits_and_refuses_those_of_strangers(tmp_path: Path) -
     truth.save(tmp_path)
     assert Truth.load(tmp_path) == truth
     replace(truth, traits={BOB: {"bold": 1.0}}).save(tmp_path)
-    with pytest.raises(TraceError, match="speaks of 'bob', who is not among its users"):
+    with pytest.raises(TraceError, match="names 'bob', who is not among its users"):
         Truth.load(tmp_path)

@@ -135,9 +135,9 @@ def test_an_array_that_promises_more_than_it_holds_is_refused(tmp_path: Path) ->
     ("changes", "message"),
     [
         ({"counts": [2, 2]}, r"rows"),
-        ({"counts": [3]}, r"one number of examples"),
+        ({"counts": [3]}, r"the number of examples of every candidate"),
         ({"counts": [4, -1]}, r"prior\.json"),
-        ({"candidates": ["ann", "ann"]}, r"one number of examples"),
+        ({"candidates": ["ann", "ann"]}, r"the number of examples of every candidate"),
         ({"columns": {"../x": 1}}, r"columns"),
         ({"columns": {"y": 1}}, r"columns"),
     ],

@@ -57,7 +57,7 @@ def test_a_channel_of_sums_leaves_no_update_on_disk(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("update*"))
     trace = Trace.open(tmp_path)
     assert len(trace.client) == 12
-    with pytest.raises(TraceError, match="sums only"):
+    with pytest.raises(TraceError, match="only sums"):
         trace.updates("hidden")
 
 

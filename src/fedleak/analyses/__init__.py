@@ -1,1 +1,1 @@
-"""Why an attack works, and what it takes: the auditor's own looks at a federation."""
+"""Analyses: why an attack works on a run, and what it needs."""

@@ -1,7 +1,7 @@
 """What an analysis is, and what the analyses share: variations of a plan and plays of its attacks.
 
-An analysis is the auditor's own look, so it may use the truth. Where it plays an attack, it changes the plan and lets
-the pipeline play it: through a view, against a game, with claims kept on disk like those of an audit.
+An analysis belongs to the auditor, so it may use the truth. Where it runs an attack, it changes the plan and lets the
+pipeline run it: through a view, in a game, with predictions kept on disk like those of an audit.
 """
 
 from __future__ import annotations
@@ -114,9 +114,9 @@ def check(plan: Plan) -> None:
 
 
 def analyse(look: Analyser, plan: Plan, out: Path, progress: Progress, jobs: int | None = None) -> Analysis:
-    """Make an analysis, keep it, and write the results and the report anew with it.
+    """Run an analysis, save it, and rewrite the results and the report with it.
 
-    Attacks of the plan that were not played yet stay unscored: an analysis trains the undefended federation only.
+    Attacks of the plan that have not run yet stay unscored: an analysis trains only the undefended run.
     """
     look.check(plan)
     found = look.run(plan, out, progress, jobs)
@@ -148,10 +148,10 @@ def vary(
     controls: Sequence[str] = (),
     tables: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Plan:
-    """The plan's undefended federation with these attacks and games; `tables` change what is trained.
+    """The plan's undefended run with these attacks and games; `tables` change what is trained.
 
-    It stays a plan, text and change, so that worker processes can read it and nothing of the pipeline is repeated.
-    Each attack is played by the first adversary of the plan who can play it.
+    It remains a plan, text and change, so that worker processes can read it and the pipeline is not duplicated. Each
+    attack is run as the first adversary of the plan that can run it.
     """
     able = [next(adversary.name for adversary in plan.adversaries if not adversary.missing(a)) for a in attacks]
     change = {
@@ -188,7 +188,7 @@ def trained(plan: Plan, out: Path, progress: Progress, jobs: int | None, *, cont
 
 
 def play(plan: Plan, out: Path, progress: Progress, jobs: int | None) -> list[list[AttackResult]]:
-    """Train and attack what is missing; the claims of every play of the plan, over its seeds."""
+    """Train and attack what is missing; return the predictions of every attack of the plan, over its seeds."""
     stages.train(plan, out, progress, jobs)
     stages.attack(plan, out, progress, jobs)
     every = runs(plan, out)

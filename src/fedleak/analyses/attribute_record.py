@@ -1,8 +1,8 @@
-"""Whose record is this? Given a record, the client with whose presence, or with whose watermark, it is learnt.
+"""Attribute a given record to the client whose participation, or whose watermark, it correlates with.
 
-Extracting a secret and attributing it are two things. Here the auditor hands over the true secrets, so nothing has to
-be extracted, and what is left is attribution: how many rounds it takes, and whether it could be an accident. The last
-is also asked of the records that the plan's own attacks name first, from nothing but what the adversary sees.
+Extracting a secret and attributing it are two different tasks. Here the adversary is given the true secrets, so only
+attribution remains: how many rounds it takes, and whether it could be due to chance. The latter is also tested for the
+records that the plan's own attacks name first, from nothing but what the adversary sees.
 """
 
 from __future__ import annotations
@@ -43,12 +43,13 @@ class AttributeRecord(BaseAnalysis):
     """Correlation of each secret's exposure with every client, over the rounds (Yuan et al., 2021, Figures 2 and 3)."""
 
     name: ClassVar[str] = "attribute-record"
-    summary: ClassVar[str] = "Given a record, whose is it, and after how many rounds can that be told?"
+    summary: ClassVar[str] = "Given a record, whose is it, and after how many rounds can the adversary tell?"
 
     points: Annotated[int, Meta(ge=2, le=200, description="points of the curves over the rounds")] = 20
     permutations: Annotated[int, Meta(ge=99, description="how often rounds are permuted for a p-value")] = 9999
     named: Annotated[
-        bool, Meta(description="test also what the plan's eavesdrop and watermark name first; they search again for it")
+        bool,
+        Meta(description="also test what the plan's eavesdrop and watermark name first, which repeats their search"),
     ] = True
 
     def check(self, plan: Plan) -> None:
@@ -75,8 +76,10 @@ class AttributeRecord(BaseAnalysis):
             name=self.name,
             title=self.summary,
             text=(
-                "The auditor hands over every secret; from round to round it is followed how well the shared model "
-                "knows it, and whose signal moves with that. " + " ".join(text for text, _ in found) + " A p-value "
+                "The adversary is given every secret. How well the shared model knows it is followed from round to "
+                "round and correlated with a signal of each client. "
+                + " ".join(text for text, _ in found)
+                + " A p-value "
                 f"compares with {self.permutations} permutations of the rounds, for the best of all clients, corrected "
                 f"for the number of secrets (Holm, 1979). {closing(plan, permuted=False)}"
             ),
@@ -184,8 +187,8 @@ def able(plan: Plan) -> dict[str, Adversary]:
     """Which signals the plan's adversaries have, and who has them."""
     if not any(isinstance(game, Extract) for game in plan.games):
         raise PlanError(
-            "analysis 'attribute-record' is about secrets in users' texts, and no attack of the plan asks for any; "
-            "add one that plays 'extract', for instance [[attack]] eavesdrop"
+            "analysis 'attribute-record' is about secrets in users' texts, but no attack of the plan extracts any; "
+            "add one for the game 'extract', for instance [[attack]] eavesdrop"
         )
     found: dict[str, Adversary] = {}
     for signal, attack in SIGNALS.items():
@@ -194,8 +197,8 @@ def able(plan: Plan) -> dict[str, Adversary]:
                 found.setdefault(signal, adversary)
     if not found:
         raise PlanError(
-            "analysis 'attribute-record' needs an adversary who sees who took part (eavesdropper), or one who placed a "
-            "record (insider, with a table [inject])"
+            "analysis 'attribute-record' needs an adversary that sees which clients took part (eavesdropper), or one "
+            "that injected a record (insider, with a table [inject])"
         )
     return found
 

@@ -1,4 +1,4 @@
-"""Do users' prior and private updates lean towards the same classes?"""
+"""Are users' prior and private updates biased towards the same classes?"""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Bias(SingleAttackAnalysis):
     """Show the norm of the output weights' update class by class (Orekondy et al., 2020, Figure 11)."""
 
     name: ClassVar[str] = "bias"
-    summary: ClassVar[str] = "Do users' prior and private updates lean towards the same classes?"
+    summary: ClassVar[str] = "Are users' prior and private updates biased towards the same classes?"
 
     users: Annotated[int, Meta(ge=1, description="how many of the most and of the least identifiable are shown")] = 4
 

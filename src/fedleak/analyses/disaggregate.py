@@ -1,4 +1,4 @@
-"""What do sums over many rounds give back of single clients?"""
+"""What do sums over many rounds reveal about single clients?"""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _STRENGTHS = 10.0 ** np.arange(-4, 4)  # of the penalty, in units of the squared
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sums:
-    """What a server behind secure aggregation has of a run, and what it would like to have."""
+    """What a server under secure aggregation knows of a run, and what it tries to infer."""
 
     shares: Matrix  # (rounds, clients): what each client counted in the sum of each round, 0 where it was not there
     sums: Matrix  # (rounds, size)
@@ -48,7 +48,7 @@ class Disaggregate(BaseAnalysis):
     """
 
     name: ClassVar[str] = "disaggregate"
-    summary: ClassVar[str] = "What do the sums of many rounds give back of single clients?"
+    summary: ClassVar[str] = "What do the sums of many rounds reveal about single clients?"
 
     layer: (
         Annotated[str, Meta(description="which layer of the updates; that of the plan's first attack if absent")] | None
@@ -93,10 +93,10 @@ class Disaggregate(BaseAnalysis):
             title=self.summary,
             text=(
                 "A server that sees only the sum of each round, and who took part in it, solves these sums for the "
-                "mean update of each client by ridge regression. Its estimates, less what all clients have in common, "
-                f"are compared with the true means by cosine, after all rounds: {told}. 1 would be the mean update "
-                "itself; where the likeness to the client is no greater than to others, sums give nothing "
-                "back. A server that runs clients of its own can take their updates off the sums first. "
+                "mean update of each client by ridge regression. Its estimates, minus the mean over clients, "
+                f"are compared with the true means by cosine similarity, after all rounds: {told}. 1 would be the mean "
+                "update itself; where the similarity to the client is no greater than to others, sums reveal "
+                "nothing. A server that runs clients of its own can subtract their updates from the sums first. "
                 f"Layer '{layer}'. {closing(plan, permuted=False)}"
             ),
             columns=[

@@ -1,4 +1,4 @@
-"""Is a user's data, and what their client sends, more like itself than like other users'?"""
+"""Are a user's data and updates more similar to their own than to other users'?"""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Distances(BaseAnalysis):
     """
 
     name: ClassVar[str] = "distances"
-    summary: ClassVar[str] = "Are users' data and updates more like their own than like other users'?"
+    summary: ClassVar[str] = "Are a user's data and updates more similar to their own than to other users'?"
 
     layer: LayerName = None
     most: Annotated[int, Meta(ge=2, description="at most this many points of each user and side")] = 40
@@ -64,7 +64,7 @@ class Distances(BaseAnalysis):
             text=(
                 "For each user, the median distance from their private examples (or the updates trained on them) to "
                 "their own prior ones is compared with that to other users' prior ones. A user above the diagonal "
-                "is nearer to themselves than to others; of users with nothing personal half would be. Share above "
+                "is nearer to themselves than to others; without user-specific data half of them would be. Share above "
                 f"it: {told}. Layer '{layer}'. {closing(plan, permuted=False)}"
             ),
             columns=["space", "who", "share nearer to themselves", "low", "high", "chance", "users"],

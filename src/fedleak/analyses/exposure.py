@@ -1,8 +1,7 @@
-"""How far has the model memorised each secret, and would a search find it?
+"""How strongly has the model memorised each secret, and would a search find it?
 
-What an attack claims tells where it put a secret, not why. Two things come before any ranking: how far up the secret
-stands among all records of its format (Carlini et al., 2019), and whether it is among the candidates that the attack
-goes on to rank at all.
+An attack's predictions show where it ranked a secret, not why. Two things come before any ranking: the rank of the
+secret among all records of its format (Carlini et al., 2019), and whether it is among the attack's candidates at all.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ class Exposure(SingleAttackAnalysis):
     """Exposure of every secret in bits over the rounds, and the recall of an attack's candidates."""
 
     name: ClassVar[str] = "exposure"
-    summary: ClassVar[str] = "How far has the model memorised each secret, and would a search find it?"
+    summary: ClassVar[str] = "How strongly has the model memorised each secret, and would a search find it?"
 
     points: Annotated[int, Meta(ge=1, description="rank the secrets under this many snapshots, evenly spaced")] = 12
     samples: Annotated[
@@ -181,10 +180,10 @@ class Exposure(SingleAttackAnalysis):
         beside = f", and {given_away(decoys)} of a decoy, which was never planted" if decoys else ""
         false = f", and {among(decoys)} decoys" if decoys else ""
         return (
-            f"To guess a secret of which only the format is known takes {bits:.1f} bits. Exposure is how many of them "
-            "the model gives away: all, if it prefers the secret to every other record of the format; none, if it has "
-            "no idea. A rank is counted where it is high enough, and estimated by sampling elsewhere. At the end the "
-            f"model gives away {given_away(secrets)} bits of a secret{beside}. {attack.name} searches "
+            f"Guessing a secret from its format alone takes {bits:.1f} bits. Exposure is how many of them the model "
+            "reveals: all, if the secret is more likely than every other record of the format; none, if it is no more "
+            "likely than the rest. A rank is counted where it is high enough, and estimated by sampling elsewhere. At "
+            f"the end the model reveals {given_away(secrets)} bits of a secret{beside}. {attack.name} searches "
             f"{attack.snapshots} snapshots for {attack.candidates} candidates each: {among(secrets)} secrets are among "
             f"them{false}; what is not, no ranking can name. The table gives for each secret its bits, those exposed "
             "at the end (with the standard error of a rank that was estimated) and at best (and in which round), the "
@@ -206,7 +205,7 @@ class Exposure(SingleAttackAnalysis):
         return [
             Figure(
                 kind="lines",
-                title="Bits of a secret that the model gives away, over the rounds",
+                title="Bits of a secret that the model reveals, over the rounds",
                 x_label="round",
                 y_label="exposure by rank (bits)",
                 series=[
@@ -216,9 +215,9 @@ class Exposure(SingleAttackAnalysis):
             ),
             Figure(
                 kind="lines",
-                title="How likely the model finds a secret's characters, over the rounds",
+                title="Likelihood of a secret's characters under the model, over the rounds",
                 x_label="round",
-                y_label="exposure by perplexity (nats a character)",
+                y_label="exposure by perplexity (nats per character)",
                 series=lines(rounds, lambda one, number: one.nats[number]),
             ),
             Figure(

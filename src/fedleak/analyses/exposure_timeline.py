@@ -30,7 +30,7 @@ class Named:
     changes: Scores  # (rounds, candidates), of exposure
     exposure: Scores  # (candidates,), at the end
     first: IntArray  # by client
-    right: Scores  # by client: 1 where it is the owner's secret
+    right: Scores  # by client: 1 where it is the user's secret
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Which layer of an update gives its sender away?"""
+"""Which layer of an update identifies its sender?"""
 
 from __future__ import annotations
 

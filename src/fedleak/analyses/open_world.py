@@ -29,7 +29,7 @@ class SeenUsers(SweepAnalysis):
 
     shares: Annotated[
         tuple[Annotated[float, Meta(gt=0, lt=1)], ...],
-        Meta(min_length=1, description="shares of the users asked about whom the adversary knows, each in turn"),
+        Meta(min_length=1, description="shares of the users in questions that the adversary knows, each in turn"),
     ] = (0.2, 0.4, 0.6, 0.8)
     held_out: Annotated[
         float, Meta(gt=0, lt=1, description="share of all users who serve only to learn what a stranger looks like")

@@ -1,4 +1,4 @@
-"""How much does the adversary have to know beforehand, and how near to the private data must it be?"""
+"""How much prior data does the adversary need, and how similar to the private data must it be?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Would the data itself give users away more than the updates do?
+"""Would the raw data identify users better than their updates do?
 
 The data is put in the place of the updates: instead of an update each client sends the mean of some of its examples,
 and the same attack plays the same game on the record of that. So the two differ in what is sent and in nothing else.
@@ -100,7 +100,7 @@ class RawData(SingleAttackAnalysis):
             name=self.name,
             title=self.summary,
             text=(
-                "Instead of updates the same attack is given the mean of some raw examples (pixels, columns, or how "
+                "Instead of updates the same attack gets the mean of some raw examples (pixels, columns, or how "
                 f"often each word occurs): {self.sets} sets of each user's prior data to learn from and of their "
                 f"private data to name. One example gives average precision {format_measured(points[0].measured)}; "
                 f"{points[-1].label} {format_measured(points[-1].measured)}; an update {format_measured(updates)}. "

@@ -1,4 +1,4 @@
-"""What do the images behind a client's updates look like, and how near are they to its data?"""
+"""What do the representatives of a client's updates look like, and how similar are they to its data?"""
 
 from __future__ import annotations
 
@@ -52,15 +52,15 @@ class RepresentativesLook(BaseAnalysis, Inversion):
 
     name: ClassVar[str] = "representatives"
     summary: ClassVar[str] = (
-        "What do the images behind a client's updates look like, and how near are they to its data?"
+        "What do the representatives of a client's updates look like, and how similar are they to its data?"
     )
 
     rounds: Annotated[
-        tuple[Annotated[int, Meta(ge=1)], ...], Meta(description="which rounds to look at; a few over the run if empty")
+        tuple[Annotated[int, Meta(ge=1)], ...], Meta(description="rounds to analyse; a few over the run if empty")
     ] = ()
     warm: Annotated[
         bool,
-        Meta(description="start from what the last round looked at showed of the client, as who can link updates may"),
+        Meta(description="start from the client's representatives of an earlier round, which needs links"),
     ] = False
     shown: Annotated[int, Meta(ge=0, le=10, description="clients whose images are drawn in the local report")] = 3
 
@@ -124,7 +124,7 @@ class RepresentativesLook(BaseAnalysis, Inversion):
         view, trace = View(run.folder / "trace", ANONYMOUS_SERVER), Trace.open(run.folder / "trace")
         shape = tuple(view.settings["input_shape"])
         if len(shape) != 3:
-            raise AttackError(f"analysis '{self.name}' looks for images, and the examples here have shape {shape}")
+            raise AttackError(f"analysis '{self.name}' needs images, but the examples have shape {shape}")
         model = model_of(view)
         rows = np.flatnonzero(view.updates.round == at)
         updates = {layer.name: np.asarray(view.updates.layer(layer.name)[rows]) for layer in model.layout}

@@ -1,4 +1,4 @@
-"""Does it matter when in training an update was sent?"""
+"""Does it matter at what stage of training an update was sent?"""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Rounds(SingleAttackAnalysis):
     """Learn from the updates of some rounds, name the senders of others (Orekondy et al., 2020, Figure 10)."""
 
     name: ClassVar[str] = "rounds"
-    summary: ClassVar[str] = "Does it matter when in training an update was sent?"
+    summary: ClassVar[str] = "Does it matter at what stage of training an update was sent?"
 
-    ranges: Annotated[int, Meta(ge=2, le=50, description="how many ranges the rounds are cut into")] = 5
+    ranges: Annotated[int, Meta(ge=2, le=50, description="number of ranges that the rounds are divided into")] = 5
 
     def check(self, plan: Plan) -> None:
         """Refuse a run that is too short to be cut."""

@@ -1,4 +1,4 @@
-"""What does an active attack do to the model that everybody uses?"""
+"""How does an active attack change the model that everyone uses?"""
 
 from __future__ import annotations
 
@@ -36,14 +36,12 @@ class SideEffect(BaseAnalysis):
     """
 
     name: ClassVar[str] = "side-effect"
-    summary: ClassVar[str] = "What does an active attack do to the model that everybody uses?"
+    summary: ClassVar[str] = "How does an active attack change the model that everyone uses?"
 
     def check(self, plan: Plan) -> None:
-        """Refuse a plan in which nothing is done to the run."""
+        """Reject a plan in which nothing is done to the run."""
         if not any(getattr(plan, power) is not None for power in _POWERS):
-            raise PlanError(
-                "analysis 'side-effect' needs a plan in which somebody interferes: a table [isolate] or [join]"
-            )
+            raise PlanError("analysis 'side-effect' needs a plan with an active adversary: a table [isolate] or [join]")
 
     def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
         """Train the same federation undisturbed, and measure both after every round."""

@@ -1,4 +1,4 @@
-"""Do the updates of one user lie together? A map, and a number that does not depend on the map."""
+"""Do the updates of one user cluster together? A map, and a number that does not depend on the map."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Map(BaseAnalysis):
     """
 
     name: ClassVar[str] = "t-sne"
-    summary: ClassVar[str] = "Do the updates of one user lie together?"
+    summary: ClassVar[str] = "Do the updates of one user cluster together?"
 
     users: Annotated[int, Meta(ge=2, description="how many users are drawn")] = 10
     most: Annotated[int, Meta(ge=2, description="at most this many points of each user and side")] = 30

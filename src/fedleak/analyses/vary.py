@@ -141,8 +141,8 @@ class Vary(BaseAnalysis):
         ]
         values = ", ".join(_shown(one.value) for one in tried)
         return (
-            f"The federation is trained anew with {self.key} = {values}, all else as in the plan, and every "
-            f"attack is played on each. {'; '.join(ends)}. {closing(plan)}"
+            f"The federation is trained again with {self.key} = {values}, all else as in the plan, and every "
+            f"attack is run on each. {'; '.join(ends)}. {closing(plan)}"
         )
 
     def _figures(self, tried: Sequence[_Tried]) -> list[Figure]:

@@ -1,1 +1,1 @@
-"""Attacks: a view, prior knowledge and questions in, claims out."""
+"""Attacks: a view, a prior and questions in, predictions out."""

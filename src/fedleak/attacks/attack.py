@@ -1,4 +1,4 @@
-"""What an attack is: declared needs, and one method from what its adversary sees to claims."""
+"""What an attack is: declared needs, and one method from its adversary's view to predictions."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["Attack"]
 
 
 class Attack(Protocol):
-    """A frozen dataclass of its settings; it never sees the truth and never marks its own work.
+    """A frozen dataclass of its settings; it never sees the truth and never scores itself.
 
-    One that trains clients of its own may set `imitates = True`: it is then played once more knowing of the defences.
+    One that simulates clients may set `imitates = True`: it is then also run as a defence-aware attacker.
     """
 
     name: ClassVar[str]
-    summary: ClassVar[str]  # one sentence for people who never read the paper
+    summary: ClassVar[str]  # one sentence with a third-person verb and the term of art
     game: ClassVar[str]
     needs: ClassVar[Observation]
     capabilities: ClassVar[Capability]

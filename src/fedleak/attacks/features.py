@@ -1,4 +1,4 @@
-"""Updates as the papers' attacks look at them: one layer, flattened, scaled to length one."""
+"""Updates as features for the papers' attacks: one layer, flattened, scaled to unit norm."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FEWEST = 64  # a sketch of fewer numbers compares nothing any more
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """Labelled updates of the adversary's shadow clients, and the anonymous ones it is asked about."""
+    """Labelled updates of shadow clients, and the anonymous updates of the questions."""
 
     known: FloatArray
     who: IntArray  # candidate index of each known update
@@ -106,9 +106,9 @@ def unit(rows: FloatArray) -> FloatArray:
 
 
 def fill_missing_candidates(scores: FloatArray, classes: IntArray, options: int) -> FloatArray:
-    """Give candidates that no labelled update stands for the lowest score of each question.
+    """Give candidates without a labelled update the lowest score of each question.
 
-    A shadow client may never have been selected; the question about its user must be answered all the same.
+    A shadow client may never have been selected; questions about its user must still be answered.
     """
     answers = np.repeat(scores.min(axis=1, keepdims=True), options, axis=1).astype(np.float32)
     answers[:, classes] = scores

@@ -1,4 +1,4 @@
-"""Train the shared model as a client would: what a server can do by itself, on its own machine, with any data."""
+"""Simulate clients on the server's own machine: train the shared model as a client would, with any data."""
 
 from __future__ import annotations
 

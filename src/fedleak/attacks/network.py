@@ -1,4 +1,4 @@
-"""The small network that the papers' attacks train on updates, with one answer or several."""
+"""The multilayer perceptron that the papers' attacks train on updates, with one head or several."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Network:
     """How the network is made and trained (Orekondy et al., 2020, section 4.3)."""
 
     hidden: Annotated[int, Meta(ge=1, description="units of the hidden layer")] = 128
-    dropout: Annotated[float, Meta(ge=0, lt=1, description="share of hidden units dropped while training")] = 0.2
+    dropout: Annotated[float, Meta(ge=0, lt=1, description="dropout rate of the hidden layer")] = 0.2
     lr: Annotated[float, Meta(gt=0, description="learning rate of SGD with momentum 0.9")] = 0.01
     decay: Annotated[float, Meta(ge=0, description="decay of the learning rate with every step")] = 1e-6
     batch: Annotated[int, Meta(ge=1, description="updates in a step")] = 32
-    epochs: Annotated[int, Meta(ge=1, description="passes over the labelled updates; the paper does not say")] = 100
+    epochs: Annotated[int, Meta(ge=1, description="epochs over the labelled updates; the paper gives none")] = 100
 
 
 def fit(known: FloatArray, targets: Sequence[IntArray], settings: Network, rng: np.random.Generator) -> Predict:

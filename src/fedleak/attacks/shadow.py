@@ -1,8 +1,8 @@
-"""What a server can do without anybody's help: train each user's prior data on the models it sent out.
+"""Retraining: the server trains each user's prior data on the models it sent out.
 
-A shadow client takes part in few rounds. But whoever has the snapshots can train the same data on any of them, whole
-and in halves: the wholes say what a user's updates look like, the halves how much they depend on which of the
-user's examples are at hand, which is what lies between the data that is known and the data on the client.
+A shadow client takes part in few rounds. But an adversary with the snapshots can train the same data on any of them, on
+the whole prior and on its halves: the whole shows what a user's updates look like, the halves how much they depend on
+which of the user's examples are used, which is the difference between the prior and the data on the client.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def model_of(view: View) -> Model:
     model = rebuilt(view)
     if model is None:
         raise AttackError(
-            "this trace does not say how the model is built (or it is one of the user's own, or a defence changed it), "
-            "so nobody can train it any further or look behind its updates; choose a model of Fedleak's"
+            "this trace does not say how the model is built (or it is your own model, or a defence changed it), so "
+            "attacks cannot train it or invert its updates; choose one of Fedleak's models"
         )
     return model
 
@@ -161,7 +161,7 @@ def halves(examples: Examples, rng: np.random.Generator) -> tuple[Examples, Exam
         first = np.isin(examples.document, rng.permutation(found)[: len(found) // 2])
         return examples.take(np.flatnonzero(first)), examples.take(np.flatnonzero(~first))
     order = rng.permutation(len(examples))
-    if examples.y is not None and examples.y.ndim == 1:  # of several labels an example, none is its class
+    if examples.y is not None and examples.y.ndim == 1:  # of several labels per example, none is its class
         order = order[np.argsort(examples.y[order], kind="stable")]
     start = int(rng.integers(2))
     return examples.take(order[start::2]), examples.take(order[1 - start :: 2])

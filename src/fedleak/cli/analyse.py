@@ -1,4 +1,4 @@
-"""fedleak analyse: why attacks work, and what they take."""
+"""fedleak analyse: why attacks work, and what they need."""
 
 from __future__ import annotations
 
@@ -24,15 +24,17 @@ __all__ = ["command"]
 @full_option
 @out_option
 @jobs_option
-@click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="A setting of the analysis; repeatable.")
+@click.option(
+    "--set", "settings", metavar="KEY=VALUE", multiple=True, help="Change a setting of the analysis; repeatable."
+)
 def command(
     name: str | None, plan: str | None, full: bool, out: Path | None, jobs: int | None, settings: tuple[str, ...]
 ) -> None:
-    """Run analysis NAME on the undefended run of a PLAN, and add it to the report.
+    """Run analysis NAME on the undefended run of PLAN, and add it to the report.
 
-    Without NAME the analyses are listed. Settings are those of the PLAN, where it asks for the analysis itself, and
-    what --set changes of them. What is not trained yet is trained; interrupted, the same command goes on where it
-    stopped. An audit of the same folder keeps its analyses.
+    Without NAME, list the analyses. Settings come from the [[analysis]] table of PLAN, if it has one, and from --set.
+    Missing runs are trained first; rerun the same command to resume. A later audit of the same folder keeps its
+    analyses.
 
     \b
     Examples:
@@ -46,7 +48,7 @@ def command(
         return
     cls = registry.load("analysis", name)
     if plan is None:
-        raise click.UsageError("Missing argument 'PLAN': whose federation is to be analysed?")
+        raise click.UsageError("Missing argument 'PLAN': the plan whose run to analyse.")
     opened_plan, folder = opened(plan, out, full)
     planned = next((to_dict(one) for one in opened_plan.analyses if to_dict(one)["name"] == name), {})
     chosen = {key: value for key, value in planned.items() if key != "name"} | parsed(settings)
@@ -62,7 +64,7 @@ def command(
 
 
 def parsed(settings: tuple[str, ...]) -> dict[str, Any]:
-    """Read KEY=VALUE pairs; a value is written as in a plan, and text may stand without quotes."""
+    """Parse KEY=VALUE pairs; values are written as in a plan, and text needs no quotes."""
     table: dict[str, Any] = {}
     for setting in settings:
         key, equals, value = setting.partition("=")

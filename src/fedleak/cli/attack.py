@@ -1,4 +1,4 @@
-"""fedleak attack: the second step of an audit."""
+"""fedleak attack: the second step of an audit, from traces to predictions."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["command"]
 @out_option
 @jobs_option
 def command(plan: str, full: bool, out: Path | None, jobs: int | None) -> None:
-    """Play the attacks of a PLAN on federations that are already trained.
+    """Run the attacks of PLAN on federations that are already trained.
 
-    Attacks may be added to a plan after training; only those not played yet are played.
+    You can add attacks to a plan after training; only those that have not run yet are run.
 
     \b
     Example:
@@ -29,4 +29,4 @@ def command(plan: str, full: bool, out: Path | None, jobs: int | None) -> None:
     chosen, folder = opened(plan, out, full)
     with bar() as progress:
         stages.attack(chosen, folder, progress, jobs)
-    click.echo(f"played; next: fedleak score {plan} --out {folder}")
+    click.echo(f"attacked; next: fedleak score {plan} --out {folder}")

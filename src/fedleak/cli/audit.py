@@ -1,4 +1,4 @@
-"""fedleak audit: everything that a plan asks for."""
+"""fedleak audit: run everything in a plan."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["command", "analysed", "conclude"]
 @out_option
 @jobs_option
 def command(plan: str, full: bool, out: Path | None, jobs: int | None) -> int:
-    """Train the federations of a PLAN, attack them, score the attacks and write the report.
+    """Train the federations of PLAN, attack them, score the attacks and write the report.
 
     PLAN is a TOML file or the name of a shipped plan. Rerun the same command to resume.
 
@@ -39,14 +39,14 @@ def command(plan: str, full: bool, out: Path | None, jobs: int | None) -> int:
 
 
 def analysed(result: Audit, plan: Plan, folder: Path, progress: stages.Progress, jobs: int | None) -> Audit:
-    """The result with the analyses that the plan asks for."""
+    """Run the plan's analyses and return the result with them."""
     for look in plan.analyses:
         analyse(look, plan, folder, progress, jobs)
     return results_file.read(folder) if plan.analyses else result
 
 
 def conclude(result: Audit, folder: Path) -> int:
-    """Show the result, say where the report lies, and return the exit code that the plan's limits ask for."""
+    """Print the result and the path of the report, and return the exit code that follows from the plan's limits."""
     screen = console()
     terminal.show(result, screen)
     screen.print(f"Report: {folder / 'report.html'}", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""fedleak check: is a plan valid?"""
+"""fedleak check: validate a plan."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["command"]
 @click.command("check")
 @plan_argument
 @full_option
-@click.option("--resolved", is_flag=True, help="Print the plan as JSON with every default filled in.")
+@click.option("--resolved", is_flag=True, help="Print the plan as JSON, with all defaults filled in.")
 def command(plan: str, full: bool, resolved: bool) -> None:
-    """Check a PLAN without running it.
+    """Validate PLAN without running it.
 
     \b
     Examples:
@@ -30,4 +30,4 @@ def command(plan: str, full: bool, resolved: bool) -> None:
     every, seeds = variants(chosen), len(chosen.seeds)
     runs = seeds * sum(variant.trained for variant in every)
     plays = seeds * sum(len(variant.plays(chosen)) for variant in every if variant.played)
-    click.echo(f"{plan}: valid; trains {runs} federations of {chosen.federation.rounds} rounds, plays {plays} attacks")
+    click.echo(f"{plan}: valid; trains {runs} federations of {chosen.federation.rounds} rounds, runs {plays} attacks")

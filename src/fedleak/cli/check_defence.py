@@ -1,4 +1,4 @@
-"""fedleak check-defence: does a defence do anything, and does it keep what it promises?"""
+"""fedleak check-defence: does a defence have an effect, and does its epsilon hold?"""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = ["command"]
 @full_option
 @jobs_option
 def command(plan: str, full: bool, jobs: int | None) -> int:
-    """Measure how each defence of a PLAN changes one round of updates, and test the epsilon that it states.
+    """Measure how each defence of PLAN changes one round of updates, and test the epsilon that it states.
 
-    Every client trains once, with each defence and without: is what leaves the client another update, and does it still
-    point where the raw one does? Canaries, data made to stand out, then show how much is given away at least. Every
-    audit and every sweep does the same by itself.
+    Every client trains once with each defence and once without, and the two updates are compared (cosine similarity,
+    norm). Canaries, which are outlying updates or records, then give an empirical lower bound on epsilon. Every audit
+    and every sweep includes this check.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""fedleak data: which data sets are here, and how to get the rest."""
+"""fedleak data: which data sets are available, and how to get the rest."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["command"]
 
 @click.command("data")
 def command() -> None:
-    """Say which data sets are on this machine, which are missing, and how to get those.
+    """Show which data sets are available on this machine and how to get the missing ones.
 
-    Files are looked for in the folder that FEDLEAK_DATA names, then in the cache.
+    Files are looked up in the folder named by FEDLEAK_DATA, then in the cache.
 
     \b
     Example:

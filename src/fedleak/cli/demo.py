@@ -1,4 +1,4 @@
-"""fedleak demo: a complete audit of bundled data."""
+"""fedleak demo: a complete audit on bundled data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""fedleak list: everything with a name."""
+"""fedleak list: every name that a plan can use."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _KINDS: dict[str, registry.Kind] = {
 
 @click.command("list")
 @click.argument("kind", required=False, type=click.Choice([*_KINDS, "plans"]))
-@click.option("--matrix", "show_matrix", is_flag=True, help="Which adversary can play which attack.")
+@click.option("--matrix", "show_matrix", is_flag=True, help="Show which adversary can run which attack.")
 def command(kind: str | None, show_matrix: bool) -> None:
     """List attacks, games, defences, data sets, models, adversaries, analyses and shipped plans.
 
@@ -44,7 +44,7 @@ def command(kind: str | None, show_matrix: bool) -> None:
 
 
 def described(kind: registry.Kind) -> list[tuple[str, str]]:
-    """Names with one line each: what the thing says of itself."""
+    """Names with a one-line summary each."""
     rows = []
     for name in registry.names(kind):
         found = registry.load(kind, name)
@@ -59,7 +59,7 @@ def plans() -> list[tuple[str, str]]:
 
 
 def show() -> None:
-    """Attacks against adversaries, as it follows from what both declare."""
+    """Print which adversary can run which attack, derived from what both declare."""
     adversaries = everyone()
     rows = matrix({name: registry.load("attack", name) for name in registry.names("attack")}, adversaries)
     name = 2 + max(len(row.attack) for row in rows)
@@ -68,4 +68,6 @@ def show() -> None:
     for row in rows:
         marks = ["yes" if not row.lacks[adversary.name] else "-" for adversary in adversaries]
         click.echo(f"{row.attack:<{name}}{row.needs:<{needs}}" + "".join(f"{mark:<21}" for mark in marks))
-    click.echo("-: the adversary does not see, or cannot do, what the attack needs; a plan does not pair them.")
+    click.echo(
+        "-: the adversary lacks an observation or a capability that the attack needs, so the two are not paired."
+    )

@@ -1,4 +1,4 @@
-"""The command `fedleak`: one verb a file; errors are explained in a line, and bugs are not hidden."""
+"""The command `fedleak`: one subcommand per file; expected errors become one line, bugs are not hidden."""
 
 from __future__ import annotations
 
@@ -30,21 +30,22 @@ _VERBS = (
 EXIT_CODES = """\b
 Exit codes:
   0    done
-  1    an error, explained in one line
-  2    wrong usage
-  3    a leak's lower bound exceeds a limit of the plan (check-defence: a defence does nothing, or less than it states)
+  1    error, explained in one line
+  2    usage error
+  3    the lower bound of a leak exceeds a limit of the plan (check-defence: a defence has no effect, or breaks the
+       epsilon that it states)
   130  interrupted; rerun the same command to resume"""
 
 
 class Verbs(click.Group):
-    """Verbs are imported when they are called: `fedleak --help` does not wait for torch."""
+    """Import a subcommand when it is called: `fedleak --help` does not wait for torch."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order of the story."""
+        """In the order of use."""
         return list(_VERBS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """Import one verb's file."""
+        """Import the file of one subcommand."""
         if name not in _VERBS:
             return None
         command = import_module(f"fedleak.cli.{name.replace('-', '_')}").command
@@ -54,25 +55,25 @@ class Verbs(click.Group):
 
 @click.group(cls=Verbs, epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="fedleak")
-@click.option("--debug", is_flag=True, help="Show the traceback of an explained error.")
+@click.option("--debug", is_flag=True, help="Show tracebacks of errors.")
 @click.pass_context
 def cli(ctx: click.Context, debug: bool) -> None:
-    """Audit what a federated learning run gives away about the people in it, and what it would cost to stop that.
+    """Audit what a federated learning run reveals about its users, and what it would cost to prevent that.
 
     For auditing systems that you run yourself.
 
     \b
     Examples:
-      fedleak demo                        a complete audit on bundled data, in about a minute
-      fedleak audit my-plan.toml          everything a plan asks for
-      fedleak sweep my-plan.toml          what each defence buys and costs
-      fedleak list --matrix               who can play which attack
+      fedleak demo                        run a complete audit on bundled data, in about a minute
+      fedleak audit my-plan.toml          run everything in a plan
+      fedleak sweep my-plan.toml          measure what each defence prevents and costs
+      fedleak list --matrix               show which adversary can run which attack
     """
     ctx.obj = debug
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line; explained errors become one message and exit code 1."""
+    """Run the command line; a FedleakError becomes one message and exit code 1."""
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
         sys.exit(cli.main(arguments, prog_name="fedleak", standalone_mode=False))
@@ -85,10 +86,10 @@ def main(arguments: list[str] | None = None) -> None:
         error.show()
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.Abort):
-        click.echo("fedleak: interrupted; what is finished is kept, and the same command goes on from there", err=True)
+        click.echo("fedleak: interrupted; finished work is kept. Rerun the same command to resume", err=True)
         sys.exit(130)
     except BrokenPipeError:
-        sys.stderr.close()  # the reader of a pipe went away (`fedleak list | head`): there is no one to tell
+        sys.stderr.close()  # the reader closed the pipe (`fedleak list | head`), so nobody would see a message
         sys.exit(0)
 
 

@@ -1,4 +1,4 @@
-"""Options and habits that the verbs share."""
+"""Options and helpers that the subcommands share."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 plan_argument = click.argument("plan", metavar="PLAN")
 out_option = click.option(
-    "--out", type=click.Path(path_type=Path, file_okay=False), help="Output folder; default: fedleak-PLAN here."
+    "--out", type=click.Path(path_type=Path, file_okay=False), help="Output folder; default: fedleak-PLAN."
 )
-full_option = click.option("--full", is_flag=True, help="Run the plan's [full] setting instead of the small one.")
-jobs_option = click.option("--jobs", type=click.IntRange(1), help="Processes at a time; default: one per core.")
+full_option = click.option("--full", is_flag=True, help="Use the plan's [full] settings instead of the small ones.")
+jobs_option = click.option("--jobs", type=click.IntRange(1), help="Number of processes; default: one per core.")
 
 
 def opened(plan: str, out: Path | None, full: bool = False) -> tuple[Plan, Path]:
-    """Read a plan given as a file or by name, and settle where its results go."""
+    """Read a plan given as a file or by name, and choose its output folder."""
     path = find(plan)
     chosen = read(path, full=full)
     if chosen.population.split == "stratified":
@@ -55,7 +55,7 @@ class Bar:
         self.task: TaskID | None = None
 
     def stage(self, text: str, units: float) -> None:
-        """Begin a stage; without a terminal one line says so, because no bar can be drawn."""
+        """Begin a stage; without a terminal, print one line instead of a bar."""
         if self.task is not None:
             self.progress.update(self.task, completed=self.progress.tasks[-1].total)
         self.task = self.progress.add_task(text, total=max(units, 1e-9))
@@ -65,7 +65,7 @@ class Bar:
             self.progress.console.print(f"{text} ...")
 
     def tick(self, units: float) -> None:
-        """Move on."""
+        """Advance the bar."""
         assert self.task is not None
         self.progress.advance(self.task, units)
 

@@ -1,4 +1,4 @@
-"""fedleak report: the last step of an audit."""
+"""fedleak report: the last step of an audit, from results.json to the report."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["command"]
 @click.command("report")
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 def command(folder: Path) -> int:
-    """Show the results in an output FOLDER again and write its HTML report anew.
+    """Show the results in an output FOLDER and rewrite its HTML report.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""fedleak score: the third step of an audit."""
+"""fedleak score: the third step of an audit, from predictions to results.json."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["command"]
 @full_option
 @out_option
 def command(plan: str, full: bool, out: Path | None) -> int:
-    """Score the attacks of a PLAN that were played, and write results.json.
+    """Score the attacks of PLAN that have run, and write results.json.
 
     \b
     Example:

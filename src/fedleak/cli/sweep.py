@@ -1,4 +1,4 @@
-"""fedleak sweep: every defence and strength, and what each buys and costs."""
+"""fedleak sweep: what each defence prevents and costs, at each strength."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ __all__ = ["command"]
     "grids",
     multiple=True,
     metavar="DEFENCE.KEY=V1,V2,...",
-    help="Try a defence at these strengths, beside those of the plan; several keys of one defence are combined.",
+    help="Try a defence at these strengths as well as those of the plan; several keys of one defence are combined.",
 )
 @full_option
 @out_option
 @jobs_option
 def command(plan: str, grids: tuple[str, ...], full: bool, out: Path | None, jobs: int | None) -> int:
-    """Train and attack a PLAN under every defence and strength, and say what each buys and what it costs.
+    """Train and attack PLAN under every defence at every strength, and compare what each prevents and costs.
 
-    In a plan, a list where [[defence]] expects one value stands for one defence each. A cell that fails stops no other;
-    rerun the same command to resume and to retry what failed.
+    In a plan, a list where [[defence]] expects one value makes one defence per value. A failed cell does not stop the
+    others; rerun the same command to resume and to retry failed cells.
 
     \b
     Examples:
@@ -50,7 +50,7 @@ def command(plan: str, grids: tuple[str, ...], full: bool, out: Path | None, job
     with bar() as progress:
         swept = sweep(chosen, folder, progress, jobs)
         result = analysed(swept, chosen, folder, progress, jobs)
-    if swept.failures and chosen.analyses:  # an analysis scores anew, and knows nothing of what failed
+    if swept.failures and chosen.analyses:  # an analysis scores again and does not know what failed
         result = msgspec.structs.replace(result, failures=swept.failures)
         results_file.write(result, folder)
         stages.report(result, folder)
@@ -59,7 +59,7 @@ def command(plan: str, grids: tuple[str, ...], full: bool, out: Path | None, job
 
 
 def asked(grids: tuple[str, ...]) -> dict[tuple[str, str], list[Any]]:
-    """Read what was given with --over.
+    """Parse the values of --over.
 
     >>> asked(("noise.sigma=1,5", "noise.relative=true"))
     {('noise', 'sigma'): [1, 5], ('noise', 'relative'): [True]}
@@ -75,9 +75,9 @@ def asked(grids: tuple[str, ...]) -> dict[tuple[str, str], list[Any]]:
 
 
 def _value(text: str, grid: str) -> Any:
-    """A value as a plan writes it; a bare word is text."""
+    """Parse a value as in a plan; a bare word is text."""
     if not text:
-        raise PlanError(f"--over {grid}: an empty value; expected DEFENCE.KEY=V1,V2,...")
+        raise PlanError(f"--over {grid}: empty value; expected DEFENCE.KEY=V1,V2,...")
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:

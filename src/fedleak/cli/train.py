@@ -1,4 +1,4 @@
-"""fedleak train: the first step of an audit."""
+"""fedleak train: the first step of an audit, from a plan to traces."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["command"]
 @out_option
 @jobs_option
 def command(plan: str, full: bool, out: Path | None, jobs: int | None) -> None:
-    """Train the federations of a PLAN and record them; attack them later.
+    """Train the federations of PLAN and record their traces, to be attacked later.
 
     \b
     Example:

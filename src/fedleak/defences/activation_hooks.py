@@ -1,4 +1,4 @@
-"""Acting on what flows through a model while it is trained."""
+"""Hooks on a model's activations during training."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["touched"]
 
 
 def touched(loss: Loss, place: str, act: Callable[[torch.Tensor], torch.Tensor]) -> Loss:
-    """A loss for which something is done at a place of the model, before what later defences do there."""
+    """A loss with an operation at one hook point of the model, before those of later defences."""
 
     def changed(touches: ActivationHooks) -> torch.Tensor:
         after = touches.get(place)

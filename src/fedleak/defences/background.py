@@ -1,4 +1,4 @@
-"""What defences that mix in public examples share: drawing from the background, and what to say without one."""
+"""Shared by the defences that mix in public examples: drawing from the background, and the error without one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def required(public: PublicData | None, defence: str) -> PublicData:
     """The background, or an error that says how to get one."""
     if public is None or len(public.examples) == 0:
         raise DataError(
-            f"defence '{defence}' needs background data and this data set brings none; "
+            f"defence '{defence}' needs background data and this data set has none; "
             "set some users aside with background_users = N in [population]"
         )
     return public

@@ -1,4 +1,4 @@
-"""Replacing one's own data by other users'."""
+"""Replacing a client's data with other users' data."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class BackgroundReplacement(Defence):
     """Replace a share of the client's data by background examples (Orekondy et al., 2020, section 7.1)."""
 
     name: ClassVar[str] = "bkg-repl"
-    summary: ClassVar[str] = "each client replaces a part of its own data by public examples of other users"
+    summary: ClassVar[str] = "Replaces part of each client's data with public examples from other users."
     needs_background: ClassVar[bool] = True
-    no_epsilon: ClassVar[str] = "what is left of one's own examples is still trained on as it is"
+    no_epsilon: ClassVar[str] = "the client still trains on its remaining examples, unmodified"
 
     alpha: Annotated[
         float,

@@ -28,12 +28,12 @@ def clipped(update: Params, bound: float) -> Params:
 class Clip(Defence):
     """Bound the norm of every update (McMahan et al., 2018, section 3).
 
-    By itself it hides nothing but how far a client moved; it is what noise is measured by.
+    By itself it hides only how far a client moved; noise is calibrated to its bound.
     """
 
     name: ClassVar[str] = "clip"
-    summary: ClassVar[str] = "each client shortens its update to a fixed length before sending it"
-    no_epsilon: ClassVar[str] = "it bounds what a client sends and adds no noise; dp-fedavg does both"
+    summary: ClassVar[str] = "Clips each client's update to a fixed norm before it is sent."
+    no_epsilon: ClassVar[str] = "it bounds the update but adds no noise; dp-fedavg does both"
 
     bound: Annotated[
         float, Meta(gt=0, description="largest norm of an update over all layers; Gradient-Leaks uses 50")

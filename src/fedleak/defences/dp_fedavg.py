@@ -1,4 +1,4 @@
-"""Differentially private federated averaging: nobody can tell whether a client took part with these data or others."""
+"""Differentially private federated averaging (DP-FedAvg), at the level of clients."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from fedleak.federation.privacy import Statement, Training, default_delta, gauss
 
 __all__ = ["DpFedAvg"]
 
-_ADJACENT = "everything that one client holds is exchanged for something else"
+_ADJACENT = "all data of one client is replaced"
 
 
 @dataclass(frozen=True, kw_only=True)
 class DpFedAvg(Defence):
-    """Bound every update and add noise, on the server (McMahan et al., 2018) or on each client.
+    """Clip every update and add Gaussian noise, on the server (McMahan et al., 2018) or on each client.
 
-    On the server, the noise is measured by what one client can change in the mean. The server itself sees the updates
-    before the noise; only those who see nothing but the shared model are kept from telling. On the clients, each
-    update is noised by what the client could have sent instead, and the server is kept from telling too, at the price
-    of more noise in the mean.
+    On the server, the noise is calibrated to what one client can change in the mean. The server itself sees the updates
+    before the noise; the guarantee holds only against observers of the shared model. On the clients, each update gets
+    noise calibrated to what the client could have sent instead; the guarantee then also holds against the server, at
+    the price of more noise in the mean.
     """
 
     name: ClassVar[str] = "dp-fedavg"
     summary: ClassVar[str] = (
-        "each client shortens its update, and random noise measured by that length is added, on the client or by the "
-        "server"
+        "Clips each client's update and adds Gaussian noise calibrated to the clipping norm, on the client or on the "
+        "server (DP-FedAvg)."
     )
 
     noise: Annotated[
@@ -48,14 +48,14 @@ class DpFedAvg(Defence):
     ] = 50.0
     where: Annotated[
         Literal["local", "server"],
-        Meta(description="who adds the noise: each client to its update, or the server to their mean"),
+        Meta(description="where noise is added: by each client to its update, or by the server to the mean"),
     ] = "local"
     delta: (
         Annotated[float, Meta(gt=0, lt=1, description="delta of the statement; 1 / clients^1.1 if absent")] | None
     ) = None
 
     def on_update(self, update: Params, rng: np.random.Generator) -> Params:
-        """Clip first: the noise is measured by this bound, not by the raw norm."""
+        """Clip first: the noise is calibrated to this bound, not to the raw norm."""
         bounded = clipped(update, self.clip)
         return noised(bounded, self.noise * self.clip, rng) if self.where == "local" else bounded
 
@@ -77,15 +77,15 @@ class DpFedAvg(Defence):
                 delta=delta,
                 unit="client",
                 adjacency=_ADJACENT,
-                against="whoever sees what a client sends, the server included",
+                against="anyone who sees what a client sends, including the server",
                 how=f"Gaussian mechanism on each update, noise multiplier {self.noise:g}, in at most {training.most} "
                 "rounds with a client; exact composition",
             )
         if not training.equal:
             return Statement.none(
                 self.name,
-                "updates are weighted by how many examples a client has, which is then itself a secret that no noise "
-                'covers; set weighting = "equal" in [federation]',
+                "updates are weighted by the number of a client's examples, which the noise does not protect; set "
+                'weighting = "equal" in [federation]',
             )
         hidden = None
         if training.fresh:
@@ -98,7 +98,7 @@ class DpFedAvg(Defence):
             delta=delta,
             unit="client",
             adjacency=_ADJACENT,
-            against="whoever sees only the shared model; the server sees updates before the noise",
+            against="anyone who sees only the shared model; the server sees updates before the noise",
             seen="model",
             how=f"Gaussian mechanism on the mean, noise multiplier {self.noise:g}, in at most {training.most} rounds "
             f"with a client; while it is secret who took part, {training.selected} of {training.clients} clients drawn "

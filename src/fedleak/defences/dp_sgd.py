@@ -1,4 +1,4 @@
-"""Differentially private stochastic gradient descent on the client: no record shows in what is sent."""
+"""Differentially private stochastic gradient descent (DP-SGD) on the client, at the level of records."""
 
 from __future__ import annotations
 
@@ -28,9 +28,7 @@ class DpSgd(Defence):
     """
 
     name: ClassVar[str] = "dp-sgd"
-    summary: ClassVar[str] = (
-        "each client bounds what any one of its examples can change in a training step, and adds noise to the step"
-    )
+    summary: ClassVar[str] = "Clips the gradient of every example and adds Gaussian noise to each local step (DP-SGD)."
     poisson: ClassVar[bool] = True
 
     noise: Annotated[
@@ -85,8 +83,8 @@ class DpSgd(Defence):
             per_round=bound(1)[0],
             delta=delta,
             unit="record",
-            adjacency="one record more or less among the data of one client",
-            against="whoever sees what a client sends, the server included",
+            adjacency="one record more or less in the data of one client",
+            against="anyone who sees what a client sends, including the server",
             how=f"Gaussian mechanism on sums of clipped gradients, noise multiplier {self.noise:g}; examples drawn "
             f"with probability {training.batch} / their number, independently in every step; {training.epochs} "
             f"pass(es) a round, in at most {training.most} rounds with a client; the client protected least has {size} "

@@ -1,4 +1,4 @@
-"""Clients that come and go."""
+"""Clients that skip rounds or leave."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class DynamicParticipation(Defence):
 
     name: ClassVar[str] = "dynamic-participation"
     summary: ClassVar[str] = (
-        "clients stay out of some rounds that they are asked to join, or leave for good after a few"
+        "Lets clients skip some of the rounds they are selected for, or leave for good after a few."
     )
-    no_epsilon: ClassVar[str] = "what is sent in the rounds that are left is sent as it is"
+    no_epsilon: ClassVar[str] = "updates in the remaining rounds are sent without noise"
 
     share: Annotated[
         float, Meta(gt=0, le=1, description="probability with which a client that is selected takes part in a round")

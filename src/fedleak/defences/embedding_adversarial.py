@@ -26,12 +26,9 @@ class EmbeddingAdversarial(Defence):
     """
 
     name: ClassVar[str] = "embedding-adversarial"
-    summary: ClassVar[str] = (
-        "each client also trains on examples whose words were moved a little in the direction that misleads the model "
-        "most"
-    )
+    summary: ClassVar[str] = "Trains also on adversarially perturbed embeddings (adversarial training)."
     places: ClassVar[tuple[str, ...]] = ("embedding",)
-    no_epsilon: ClassVar[str] = "it adds no noise; records are trained on as they are, and once more"
+    no_epsilon: ClassVar[str] = "it adds no noise; the client trains on its records unmodified, and once more perturbed"
 
     epsilon: Annotated[
         float, Meta(gt=0, description="length of the perturbation of an example; the paper tries 1, 0.1 and 0.01")

@@ -21,11 +21,9 @@ class EmbeddingDropout(Defence):
     """Drop a share of the embedding's outputs in local training (Yuan et al., 2021, VI-A, Table VIII)."""
 
     name: ClassVar[str] = "embedding-dropout"
-    summary: ClassVar[str] = (
-        "while it trains, each client leaves out at random a part of the numbers that stand for a word or character"
-    )
+    summary: ClassVar[str] = "Applies dropout to the word or character embeddings during local training."
     places: ClassVar[tuple[str, ...]] = ("embedding",)
-    no_epsilon: ClassVar[str] = "it leaves out at random, and what is left is learnt from as it is"
+    no_epsilon: ClassVar[str] = "dropout neither bounds sensitivity nor adds calibrated noise"
 
     rate: Annotated[
         float, Meta(gt=0, lt=1, description="share that is left out of each step; the paper tries 0.1 to 0.5")

@@ -21,11 +21,10 @@ class EmbeddingNoise(Defence):
     """Add Gaussian noise to the embedding's output in local training (Yuan et al., 2021, VI-A, Table VII)."""
 
     name: ClassVar[str] = "embedding-noise"
-    summary: ClassVar[str] = "while it trains, each client blurs the numbers that stand for a word or character"
+    summary: ClassVar[str] = "Adds Gaussian noise to the word or character embeddings during local training."
     places: ClassVar[tuple[str, ...]] = ("embedding",)
     no_epsilon: ClassVar[str] = (
-        "the noise is not measured by what a record can change, and the layers after it learn from the record all the "
-        "same"
+        "the noise is not calibrated to what a record can change, and later layers still learn from the record"
     )
 
     sigma: Annotated[

@@ -24,11 +24,9 @@ class LstmDropout(Defence):
     """
 
     name: ClassVar[str] = "lstm-dropout"
-    summary: ClassVar[str] = (
-        "while it trains, each client leaves out at random a part of what its recurrent layers hand on"
-    )
+    summary: ClassVar[str] = "Applies dropout to the outputs of the recurrent layers during local training."
     places: ClassVar[tuple[str, ...]] = ("lstm",)
-    no_epsilon: ClassVar[str] = "it leaves out at random, and what is left is learnt from as it is"
+    no_epsilon: ClassVar[str] = "dropout neither bounds sensitivity nor adds calibrated noise"
 
     rate: Annotated[
         float, Meta(gt=0, lt=1, description="share that is left out of each step; the paper tries 0.1 to 0.5")

@@ -19,18 +19,18 @@ __all__ = ["ModeAugmentation"]
 
 @dataclass(frozen=True, kw_only=True)
 class ModeAugmentation(Defence):
-    """Add background examples of one kind, another for each client (Orekondy et al., 2020, section 7.1).
+    """Add background examples of one mode (cluster), different for each client (Orekondy et al., 2020, section 7.1).
 
-    The background is divided by k-means; each client picks one of the clusters at random and takes all that it adds
-    from there. A client then has a false taste of its own, instead of a bit of everybody's.
+    The background is clustered with k-means; each client picks one of the clusters at random and takes all additional
+    examples from it. A client then has a false bias of its own, instead of a mix of all users.
     """
 
     name: ClassVar[str] = "mm-aug"
     summary: ClassVar[str] = (
-        "each client mixes public examples of one kind, which it picks at random, into its own data before training"
+        "Mixes public examples of one randomly chosen mode (cluster) into each client's data before training."
     )
     needs_background: ClassVar[bool] = True
-    no_epsilon: ClassVar[str] = "one's own examples are still trained on as they are, among others"
+    no_epsilon: ClassVar[str] = "the client still trains on its own examples, unmodified"
 
     alpha: Annotated[
         float, Meta(gt=0, description="background examples added for each own example; the paper tries 0.5, 1 and 2")
@@ -39,16 +39,15 @@ class ModeAugmentation(Defence):
         int,
         Meta(
             ge=2,
-            description="kinds that the background is divided into, no more than it has examples; the paper takes 100 "
-            "to 500 of backgrounds of 59,000 to 3 million examples",
+            description="number of clusters of the background, at most its number of examples; the paper uses 100 to "
+            "500 for backgrounds of 59,000 to 3 million examples",
         ),
     ] = 100
     features: Annotated[
         Literal["raw", "model", "tf-idf"],
         Meta(
-            description="what kinds are told apart by: the values themselves (pixels), what the shared model makes of "
-            "an example before its last layer, trained on the background beforehand, or the words of a text weighted "
-            "by how rare they are; by its nature (raw for numbers, tf-idf for words) if absent"
+            description="features for clustering: raw values (pixels), the penultimate layer of the shared model after "
+            "training it on the background, or TF-IDF of the words; if absent, raw for numbers and tf-idf for words"
         ),
     ] | None = None  # fmt: skip
 

@@ -22,10 +22,10 @@ class Noise(Defence):
     """
 
     name: ClassVar[str] = "noise"
-    summary: ClassVar[str] = "each client adds random noise to its update before sending it"
+    summary: ClassVar[str] = "Adds Gaussian noise to each client's update before it is sent."
 
     no_epsilon: ClassVar[str] = (
-        "without clipping an update can be as large as it likes, so no noise is sure to cover it; dp-fedavg clips"
+        "without clipping the sensitivity is unbounded, so no amount of noise suffices; dp-fedavg clips"
     )
 
     sigma: Annotated[
@@ -37,7 +37,7 @@ class Noise(Defence):
         ),
     ]
     relative: Annotated[
-        bool, Meta(description="measure sigma in units of each layer's root mean square, instead of absolutely")
+        bool, Meta(description="sigma is relative to each layer's root mean square instead of absolute")
     ] = False
 
     def on_update(self, update: Params, rng: np.random.Generator) -> Params:

@@ -1,4 +1,4 @@
-"""Sending few bits a number."""
+"""Stochastic quantisation: sending few bits per number."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class Quantise(Defence):
     """Round each number at random to one of a few levels, so that it is right on average (Suresh et al., 2017)."""
 
     name: ClassVar[str] = "quantise"
-    summary: ClassVar[str] = "each client rounds its update to a few levels, at random and right on average"
-    no_epsilon: ClassVar[str] = (
-        "the levels are chosen by the update itself, and one between two of them is never far off"
+    summary: ClassVar[str] = (
+        "Rounds each client's update to a few levels, at random and without bias (stochastic quantisation)."
     )
+    no_epsilon: ClassVar[str] = "the levels depend on the update itself, and rounding adds no calibrated noise"
 
     bits: Annotated[
-        int, Meta(ge=1, le=16, description="bits a number; 1 sends only the least and the greatest of each layer")
+        int, Meta(ge=1, le=16, description="bits per number; 1 sends only the least and the greatest of each layer")
     ] = 8
 
     def on_update(self, update: Params, rng: np.random.Generator) -> Params:
@@ -33,7 +33,7 @@ class Quantise(Defence):
         return {layer: self.rounded(values, rng) for layer, values in update.items()}
 
     def rounded(self, values: FloatArray, rng: np.random.Generator) -> FloatArray:
-        """Levels lie evenly between the least and the greatest value; the nearer of two is the likelier."""
+        """Levels lie evenly between the least and the greatest value; the nearer of two is the more likely."""
         low, high = float(values.min()), float(values.max())
         step = (high - low) / (2**self.bits - 1)
         if step == 0 or not np.isfinite(step):

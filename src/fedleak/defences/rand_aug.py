@@ -1,4 +1,4 @@
-"""Mixing other users' data into one's own."""
+"""Mixing other users' data into a client's data."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class RandomAugmentation(Defence):
     """Add background examples to the client's data, so that it blends into the crowd (Orekondy et al., 2020, 7.1)."""
 
     name: ClassVar[str] = "rand-aug"
-    summary: ClassVar[str] = "each client mixes public examples of other users into its own data before training"
+    summary: ClassVar[str] = "Mixes random public examples from other users into each client's data before training."
     needs_background: ClassVar[bool] = True
-    no_epsilon: ClassVar[str] = "one's own examples are still trained on as they are, among others"
+    no_epsilon: ClassVar[str] = "the client still trains on its own examples, unmodified"
 
     alpha: Annotated[
         float, Meta(gt=0, description="background examples added for each own example; the paper tries 0.5, 1 and 2")

@@ -40,15 +40,15 @@ class SecureAggregation(Defence):
 
     name: ClassVar[str] = "secure-aggregation"
     summary: ClassVar[str] = (
-        "clients hide their updates behind random masks that cancel when they are added up, so that the server learns "
-        "only the sum"
+        "Masks updates with random values that cancel in the sum, so that the server learns only the aggregate (secure "
+        "aggregation)."
     )
     hides: ClassVar[Observation] = Observation.SIZES  # weights are added up behind masks too
-    no_epsilon: ClassVar[str] = "it adds no noise to the sum, which is what everybody gets to see"
+    no_epsilon: ClassVar[str] = "it adds no noise to the sum, which remains visible"
 
     precision: Annotated[
         int,
-        Meta(ge=8, le=40, description="bits after the point of each number; what is finer is cut off"),
+        Meta(ge=8, le=40, description="fractional bits of each number in fixed-point arithmetic"),
     ] = 24
     dropout: Annotated[
         float, Meta(ge=0, lt=1, description="share of the clients that drop out of a round after masking")
@@ -103,9 +103,11 @@ class SecureAggregation(Defence):
         """Somebody else who adds up, or acts on single updates once they are masked, cannot."""
         for other in (*before, *after):
             if other.overrides("on_aggregation"):
-                return f"'{other.name}' adds updates up in a way of its own"
+                return f"'{other.name}' aggregates updates in its own way"
             if other.name == "shuffle":
-                return "the server must know who masked with whom to recover from drop-outs, and 'shuffle' hides it"
+                return (
+                    "the server must know which clients share masks to recover from drop-outs, but 'shuffle' hides it"
+                )
         return None
 
 

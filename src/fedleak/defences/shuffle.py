@@ -13,17 +13,17 @@ __all__ = ["Shuffle"]
 
 @dataclass(frozen=True, kw_only=True)
 class Shuffle(Defence):
-    """Send updates through somebody who takes names and order away (Bittau et al., 2017; an anonymity network does).
+    """Send updates through a shuffler, which removes sender and order (Bittau et al., 2017), or an anonymity network.
 
-    It changes nothing that a client computes or sends. It takes away what the server would know besides: which
-    updates come from one client. The trace keeps that for marking answers; no view of a shuffled run shows it. How many
-    examples an update stands for still arrives with it, where the server weighs by that.
+    It changes nothing that a client computes or sends. It removes what the server would otherwise know: which updates
+    come from the same client. The trace keeps that for scoring; no view of a shuffled run shows it. The number of
+    examples still arrives with an update, where the server weights by it.
     """
 
     name: ClassVar[str] = "shuffle"
     summary: ClassVar[str] = (
-        "updates pass through somebody who mixes them and removes the senders, so that the server cannot follow a "
-        "client"
+        "Routes updates through a shuffler that removes their senders, so that the server cannot follow a client "
+        "across rounds."
     )
     hides: ClassVar[Observation] = Observation.LINKS
-    no_epsilon: ClassVar[str] = "it mixes updates that carry no noise; mixing strengthens noise, and replaces none"
+    no_epsilon: ClassVar[str] = "it shuffles updates without noise; shuffling amplifies noise but does not replace it"

@@ -1,4 +1,4 @@
-"""Sending only the largest changes."""
+"""Top-k sparsification: sending only the largest changes."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Sparsify(Defence):
     """
 
     name: ClassVar[str] = "sparsify"
-    summary: ClassVar[str] = "each client sends only the largest changes of its update, and nothing for the rest"
-    no_epsilon: ClassVar[str] = "which changes are largest, and how large they are, is sent as it is"
+    summary: ClassVar[str] = "Sends only the largest values of each client's update (top-k sparsification)."
+    no_epsilon: ClassVar[str] = "the largest changes are sent without noise"
 
     share: Annotated[
         float,
-        Meta(gt=0, le=1, description="share of an update's numbers that is sent; 0.1 and 0.01 are usual"),
+        Meta(gt=0, le=1, description="share of an update's values that is sent; 0.1 and 0.01 are common"),
     ] = 0.1
 
     def on_update(self, update: Params, rng: np.random.Generator) -> Params:

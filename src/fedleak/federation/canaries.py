@@ -1,8 +1,8 @@
-"""Does a defence keep the epsilon that it states? Canaries: data made to stand out, sent through it many times.
+"""Does the epsilon that a defence states hold? Canaries, outlying data, are sent through the defence many times.
 
-Whoever could tell from what is sent whether the canary was there, more often than epsilon allows, has shown that the
-statement is wrong (Jagielski et al., 2020; Nasr et al., 2021). A bound that is not contradicted proves nothing: the
-test sees one round, one canary, and at most an epsilon of about six.
+If an observer can tell from what is sent whether the canary was there, more often than epsilon allows, the statement is
+wrong (Jagielski et al., 2020; Nasr et al., 2021). A statement that is not contradicted is not proved: the test covers
+one round and one canary, and can show an epsilon of at most about six.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _MOST_RECORDS = 100  # on a client of the test: what one record does is drowned 
 
 
 def shown(inside: Values, outside: Values, delta: float, level: float = 0.95) -> float:
-    """An epsilon that the scores show to be leaked at least, with confidence; 0 if they show nothing.
+    """A lower confidence bound on epsilon from the scores; 0 if they show nothing.
 
-    Half of the scores choose a threshold, the others are counted at it, so that the choice is not rewarded for luck.
+    Half of the scores choose a threshold, the others are counted at it, so that the choice does not profit from luck.
     Exact limits of Clopper and Pearson (1934) bound both shares.
     """
 
@@ -75,7 +75,7 @@ class Tested:
 def put_to_the_test(
     defences: Sequence[Defence], place: int, training: Training, settings: FederationPlan, seed: int
 ) -> Tested | None:
-    """Send canaries through the defences, and hold them against what the one at this place states."""
+    """Send canaries through the defences, and compare with what the one at this position states."""
     once = replace(training, rounds=1, most=1, sizes=(min(*training.sizes, _MOST_RECORDS),))
     statement = defences[place].privacy(once)
     if statement.per_round is None or statement.delta is None:

@@ -1,4 +1,4 @@
-"""What a defence costs beside accuracy: local steps, and computing time on the clients."""
+"""What a defence costs besides utility: local steps, and computing time on the clients."""
 
 from __future__ import annotations
 

@@ -57,11 +57,11 @@ class Round:
 def make_clients(shares: Sequence[Share], seed: int, *, adaptive: bool = False) -> tuple[Client, ...]:
     """Give each user an anonymous client with their private data and a shadow client with their prior data.
 
-    Where nobody has prior data there are no shadow clients. An adaptive adversary lets the defences act on its shadow
-    clients too.
+    Without prior data there are no shadow clients. A defence-aware adversary applies the defences to its shadow clients
+    too.
 
-    All of them train together, as in the paper. Pseudonyms and order are drawn anew, so that neither says whose
-    client it is.
+    All of them train together, as in the paper. Pseudonyms and order are drawn at random, so that neither reveals the
+    user.
     """
     rng = rng_for(seed, "devices")
     kinds = 2 if any(len(share.prior) for share in shares) else 1
@@ -105,8 +105,8 @@ def train(
     which clients are isolated resumes from the models that these have by then, too; its updates are recorded like all
     others, and do not move the shared model.
 
-    With `fresh_data` everyone's examples are dealt out again before every round, and so is how many each client has: a
-    control in which no client repeats anything.
+    With `fresh_data` all examples are redistributed before every round, and so are the numbers of examples: a control
+    in which no client repeats anything.
     """
     if start and (weights is None or (tampering.isolated and isolation is None)):
         raise ValueError("a run resumes from the weights of the round it stopped after")

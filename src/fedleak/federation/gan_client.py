@@ -64,8 +64,8 @@ class Joined:
         available = 0 if background is None else len(background)
         if available < plan.own:
             raise PlanError(
-                f"[join] own = {plan.own}: the adversary's client has images of the auxiliary set too, and the "
-                f"data set brings {available}; lower own, or take a data set with background data"
+                f"[join] own = {plan.own}: the adversary's client also needs images of the auxiliary set, but the "
+                f"data set has {available}; lower own, or use a data set with background data"
             )
         self.gan, self.client = gan, client
         self.honest: Examples | None = None

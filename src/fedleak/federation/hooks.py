@@ -66,7 +66,7 @@ class Added:
 
 
 def hidden(defences: Sequence[Defence]) -> Observation:
-    """What nobody sees any more of a run with these defences."""
+    """What no adversary sees of a run with these defences."""
     return functools.reduce(operator.or_, (defence.hides for defence in defences), Observation.NONE)
 
 
@@ -78,11 +78,11 @@ class Defence:
     """
 
     name: ClassVar[str]
-    summary: ClassVar[str]  # one sentence for the report: what the client or the server does differently
+    summary: ClassVar[str]  # one sentence with a third-person verb: what the client or the server does differently
     needs_background: ClassVar[bool] = False
-    places: ClassVar[tuple[str, ...]] = ()  # of the model, at which it acts; a model without them is refused
-    hides: ClassVar[Observation] = Observation.NONE  # what nobody sees any more of a run with this defence
-    poisson: ClassVar[bool] = False  # batches are drawn example by example instead of dealt out
+    places: ClassVar[tuple[str, ...]] = ()  # of the model, at which it acts; a model without them is rejected
+    hides: ClassVar[Observation] = Observation.NONE  # what no adversary sees of a run with this defence
+    poisson: ClassVar[bool] = False  # batches are drawn by Poisson sampling instead of a shuffled pass
     no_epsilon: ClassVar[str] = "it neither bounds sensitivity nor adds calibrated noise"
 
     def on_data(

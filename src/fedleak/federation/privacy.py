@@ -36,10 +36,10 @@ Unit: TypeAlias = Literal["record", "client"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """What one defence promises in one run, or why it promises nothing.
+    """What one defence states for one run, or why it states nothing.
 
-    `epsilon` holds whatever an adversary knows about who took part in which round. `hidden_epsilon` is smaller and
-    holds only for those who do not know it: being drawn at random protects as long as the draw is secret.
+    `epsilon` holds whatever an adversary knows about the selection of clients. `hidden_epsilon` is smaller and holds
+    only against adversaries that do not know it: subsampling amplifies privacy as long as the selection is secret.
     """
 
     defence: str
@@ -67,7 +67,7 @@ class Training:
     most: int  # rounds in which any one client takes part, at most
     clients: int
     selected: int  # in each round
-    fresh: bool  # every round draws its clients anew, whatever was drawn before
+    fresh: bool  # every round draws its clients again, whatever was drawn before
     equal: bool  # updates are averaged equally
     epochs: int
     batch: int
@@ -109,7 +109,7 @@ def training(
 
 
 def default_delta(count: int) -> float:
-    """Well below one in so many users or records; with 1/count, publishing somebody's data outright would do.
+    """Well below 1/count: with delta = 1/count, publishing the data of one user or record would be allowed.
 
     >>> default_delta(1000) < 1 / 1000
     True

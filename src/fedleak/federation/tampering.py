@@ -1,8 +1,8 @@
-"""What an adversary does to a federation where the plan grants it the power, and the federation's side of it.
+"""What an adversary does to a federation where the plan grants it the capability.
 
-- Isolation (Song et al., 2020, section V-D): a client is given a model that only its own updates move. It starts as the
-  shared model does; the shared model goes on without it.
-- Joining: a client of the adversary's own, whose data is made anew each round from the shared model
+- Isolation (Song et al., 2020, section V-D): a client gets a model that only its own updates change. It starts as the
+  shared model does; the shared model continues without it.
+- Joining: a client of the adversary, whose data is regenerated each round from the shared model
   (`fedleak.federation.gan_client` has the one of Hitaj et al., 2017).
 
 Neither is a hook (`fedleak.federation.hooks`), because each needs what no defence may have. A defence acts on every
@@ -31,7 +31,7 @@ __all__ = ["Isolation", "Newcomer", "NOTHING", "Tampering", "victims"]
 
 
 class Newcomer(Protocol):
-    """A client of the adversary's: which one, and what it trains on in a round that starts from these weights."""
+    """The adversary's client: which one it is, and what it trains on in a round that starts from these weights."""
 
     client: int
 
@@ -54,7 +54,7 @@ class Isolation:
 
 @dataclass(frozen=True, slots=True)
 class Tampering:
-    """Everything that is done to one run; nothing, where the plan grants no power."""
+    """Everything that an adversary does to one run; nothing, where the plan grants no capability."""
 
     isolated: tuple[int, ...] = ()  # client indices
     newcomer: Newcomer | None = None
@@ -69,14 +69,14 @@ def victims(plan: IsolatePlan, owners: Mapping[str, str], names: Sequence[str], 
         found = [index for index, name in enumerate(names) if owners.get(name) == plan.user]
         if not found:
             raise PlanError(
-                f"[isolate] user = '{plan.user}': nobody of that name is in the federation"
+                f"[isolate] user = '{plan.user}': there is no such user in the federation"
                 f"{did_you_mean(plan.user, owners.values())}"
             )
         return tuple(found)
     if plan.victims > len(names) - 2:
         raise PlanError(
-            f"[isolate] victims = {plan.victims}: of {len(names)} clients at least two must go on together, or no "
-            "federation is left; isolate fewer, or take more users"
+            f"[isolate] victims = {plan.victims}: at least two of the {len(names)} clients must remain in the "
+            "federation; isolate fewer, or use more users"
         )
     drawn = rng_for(seed, "isolate").choice(len(names), plan.victims, replace=False)
     return tuple(int(index) for index in np.sort(drawn))

@@ -43,15 +43,15 @@ def apply_update_defences(
 
 
 def _require_fitting(update: Params, rows: Mapping[str, torch.Tensor], where: str) -> None:
-    """Refuse an update whose layers are not the model's; written over the rows it would spoil them silently."""
+    """Reject an update whose layers are not the model's; written over the rows it would spoil them silently."""
     if set(update) != set(rows):
         wrong = ", ".join(sorted(set(update) ^ set(rows)))
-        raise TrainingError(f"{where} returned layers that do not fit the model (one has, the other has not: {wrong})")
+        raise TrainingError(f"{where} returned layers that do not match the model (in only one of the two: {wrong})")
     for name, values in rows.items():
         if np.shape(update[name]) != tuple(values.shape[1:]):
             raise TrainingError(
                 f"{where} returned layer '{name}' with shape {np.shape(update[name])}; the model has {values.shape[1]} "
-                "numbers there. Return an array as flat and as long as the one that was given"
+                "values there. Return a flat array of the same length as the one that was given"
             )
 
 
@@ -74,7 +74,7 @@ def finite(
                 f"round {number}: client {client} sent {what}.\n"
                 f"  Try a lower lr (now {settings.lr:g}), "
                 + ("a lower clip" if settings.clip else "clip = 1.0")
-                + ', or on_nan = "skip" to go on without such updates   ([federation] in the plan)'
+                + ', or on_nan = "skip" to drop such updates   ([federation] in the plan)'
             )
         kept[row] = False
         reasons.append((client, what))

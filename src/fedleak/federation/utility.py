@@ -1,4 +1,4 @@
-"""How good the trained model is, beside a constant answer, the nearest neighbours and training in one place."""
+"""Utility of the trained model, compared with a constant answer, nearest neighbours and centralised training."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def metric_of(task: Task, *, spelt: bool = False) -> Metric:
 
 
 def bits(model: Model, weights: Params, test: Examples) -> float:
-    """How many bits each character of a text costs whoever knows the model."""
+    """Bits per character of a text under the model."""
     values, pool, found = tensors(model, weights), Pool.of([test], ["test"]), []
     with one_thread(), torch.inference_mode():
         for start in range(0, len(test), _AT_ONCE):
@@ -72,7 +72,7 @@ def bits(model: Model, weights: Params, test: Examples) -> float:
 
 
 def bits_blind(train: Examples, test: Examples) -> float:
-    """The same for whoever knows only how frequent each character is in the training texts."""
+    """The same under character frequencies of the training texts alone (unigram model)."""
     wanted = test.x[:, 1:][test.x[:, 1:] != 0]
     # One more of each, so that a character that nobody has used costs much and not everything (Laplace).
     counts = np.bincount(train.x[train.x != 0], minlength=int(max(train.x.max(), test.x.max())) + 1) + 1.0
@@ -98,7 +98,7 @@ def evaluate(model: Model, weights: Params, test: Examples, task: Task, *, spelt
 
 
 def _hits(outputs: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    """Whether each word that follows is among the five likeliest."""
+    """Whether each word that follows is among the five most likely."""
     targets = x[:, 1:]
     wanted = targets >= _SPECIAL
     best = outputs[wanted][:, _SPECIAL:].topk(min(5, outputs.shape[-1] - _SPECIAL)).indices + _SPECIAL
@@ -146,7 +146,7 @@ def nearest(train: Examples, test: Examples, task: Task, k: int = 10) -> float |
 
 
 def chance(train: Examples, test: Examples, task: Task, *, spelt: bool = False) -> float:
-    """The best answer that never looks at the input: the commonest class, the five commonest words, the median.
+    """The best answer that never looks at the input: the most common class, the five most common words, the median.
 
     Whoever ranks examples without looking at them finds a class as often as it occurs.
     """
@@ -178,9 +178,9 @@ def _average(scores: npt.NDArray[Any]) -> float:
 
 
 def centralised(model: Model, examples: Examples, settings: FederationPlan, seed: int) -> Params:
-    """Train on everyone's data in one place, with the client's own step and as many passes as the federation made.
+    """Train on all users' data centrally, with the clients' own step and as many epochs as the federation made.
 
-    It is what the clients could have reached by giving up their data, from the same initial weights.
+    This is what the clients could have reached by pooling their data, from the same initial weights.
     """
     passes = max(1, round(settings.rounds * settings.fraction * settings.epochs))
     start = initial(model, seed)

@@ -1,4 +1,4 @@
-"""The capabilities of a plan applied to a run: who is isolated, who joins, and what the header says of it."""
+"""Apply the capabilities of a plan to a run: which client is isolated, which joins, and what the header records."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["tamper", "resumed"]
 def tamper(
     plan: Plan, prepared: Prepared, model: Model, clients: Sequence[Client], seed: int
 ) -> tuple[tuple[Client, ...], Tampering, tuple[dict[str, Any], ...]]:
-    """The clients with those of the adversary's, what is done to them, and how the header tells it."""
+    """The clients including the adversary's, what is done to them, and what the header records."""
     told: list[dict[str, Any]] = []
     isolated: tuple[int, ...] = ()
     newcomer = None
@@ -33,7 +33,7 @@ def tamper(
         told.append({"power": "inject", **to_dict(plan.inject)})
     if plan.isolate is not None:
         if plan.record.dtype != "float32":
-            raise PlanError("[isolate]: an isolated model is the sum of its updates, and float16 would lose some of it")
+            raise PlanError("[isolate]: an isolated model is a sum of updates, which float16 cannot store; use float32")
         names = [client.id for client in clients if client.shadow < 0]
         owners = {client.id: str(client.user) for client in clients if client.shadow < 0}
         chosen = {names[place] for place in victims(plan.isolate, owners, names, seed)}
@@ -44,7 +44,7 @@ def tamper(
         gan = ClassGan(model, prepared.input_shape, prepared.outputs, plan.join, own_seed)
         joined = Joined(gan, len(clients), prepared.public)
         name = next(n for n in _names(seed) if n not in {client.id for client in clients})
-        # Blank images hold the place of those that are generated when the first round begins.
+        # Blank images are placeholders for those generated when the first round begins.
         count = plan.join.fakes + plan.join.own
         blank = prepared.shares[0].private.take(np.zeros(count, dtype=np.int64))
         clients = (*clients, Client(name, UserId("adversary"), -1, blank))
@@ -58,7 +58,7 @@ def _names(seed: int) -> list[str]:
 
 
 def resumed(trace: Trace, tampering: Tampering) -> Isolation | None:
-    """Where the adversary's own work stood when a run was stopped: it follows from what is recorded."""
+    """Restore the adversary's own state when a run is resumed, from what was recorded."""
     if isinstance(tampering.newcomer, Joined):
         for number in range(1, trace.rounds + 1):
             tampering.newcomer.gan.learn(number, trace.snapshot(number - 1))

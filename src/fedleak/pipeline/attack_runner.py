@@ -1,4 +1,4 @@
-"""Attacks played on trained runs, through the eyes of an adversary; what they claim lies in the run's `claims/`."""
+"""Run attacks on trained runs through an adversary's view; their predictions are in the run's `claims/`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def claims_path(run: Run, attack: Attack, game: Game, adversary: Adversary) -> P
     key = digest([settings_key(attack, game, adversary), run.memory, *code])[:8]
     # Other controls are only marked otherwise: what was claimed is the same.
     control = "-shuffled" if run.variant.control == "shuffled-selection" else ""
-    known = "-known" if run.variant.adaptive == "machine" else ""  # with shadow clients it has a folder of its own
+    known = "-known" if run.variant.adaptive == "machine" else ""  # with shadow clients it has its own folder
     return run.folder / "claims" / f"{attack.name}-{key}@{adversary.name}{control}{known}.npy"
 
 
@@ -48,7 +48,9 @@ def build_questions(run: Run, game: Game) -> GameInstance:
     trace, truth = Trace.open(run.folder / "trace"), Truth.load(run.folder / "truth")
     if run.variant.control == "decoys":
         if not truth.decoys:
-            raise AttackError(f"{run.folder}: control 'decoys', but none were drawn; set decoys = true in [dataset]")
+            raise AttackError(
+                f"{run.folder}: control 'decoys' needs decoys, but none were drawn; set decoys = true in [dataset]"
+            )
         truth = replace(truth, secrets=truth.decoys)
     if run.variant.control == "swapped-secrets":
         truth = replace(truth, secrets=exchanged(truth.secrets, rng_for(run.seed, "another")))
@@ -57,7 +59,7 @@ def build_questions(run: Run, game: Game) -> GameInstance:
 
 
 def exchanged(secrets: Mapping[UserId, tuple[str, ...]], rng: np.random.Generator) -> dict[UserId, tuple[str, ...]]:
-    """Give everybody the secrets of somebody else."""
+    """Give every user the secrets of another user."""
     owners = sorted(secrets)
     order = derangement(len(owners), rng) if len(owners) > 1 else range(len(owners))
     return {owner: secrets[owners[other]] for owner, other in zip(owners, order, strict=True)}
@@ -72,7 +74,7 @@ def play(
     workers: int = 1,
     tick: Tick | None = None,
 ) -> AttackResult:
-    """Let an attack answer a game's questions about a run, through the eyes of an adversary."""
+    """Let an attack answer a game's questions about a run, through an adversary's view."""
     given = build_questions(run, game)
     view, questions = given.look(
         run.folder / "trace",
@@ -124,7 +126,7 @@ def played(run: Run, attack: Attack, game: Game, adversary: Adversary) -> Attack
     """An attack's claims with the right answers."""
     path = claims_path(run, attack, game, adversary)
     if not path.exists():
-        raise TraceError(f"attack '{attack.name}' was not played on {run.name}; run `fedleak attack` first")
+        raise TraceError(f"attack '{attack.name}' has not run on {run.name}; run `fedleak attack` first")
     given = build_questions(run, game)
     try:
         kept = np.load(io.BytesIO(read_whole(path)), allow_pickle=False)

@@ -22,9 +22,9 @@ __all__ = ["check_defences"]
 def check_defences(
     plan: Plan, folder: Path, progress: Progress, jobs: int | None = None
 ) -> tuple[list[Effect], list[Promised]]:
-    """Train one round of every client with each defence and without, and say what each changes and promises.
+    """Train one round of every client with and without each defence; return what each changes and states.
 
-    What is promised is about the plan as it is, with all of its rounds.
+    Stated epsilons are for the whole plan, with all of its rounds.
     """
     if not plan.defences:
         raise PlanError(f"{plan.source}: has no [[defence]] to check")

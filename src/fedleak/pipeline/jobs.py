@@ -49,7 +49,7 @@ _ticks: multiprocessing.queues.Queue[float] | None = None  # the queue of a work
 
 
 def cores() -> int:
-    """Cores that this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -82,9 +82,8 @@ def run_jobs(
 ) -> dict[int, str]:
     """Run every job once; each is called with its arguments and a `tick` that reports progress.
 
-    With one process they run here, one after another. The first failure stops the rest: what they had finished is on
-    disk, so nothing is lost. With `keep_going` an explained failure stops nothing, and is returned under its job's
-    place.
+    With one process they run here, one after another. The first failure stops the rest: finished work is on disk, so
+    nothing is lost. With `keep_going` a FedleakError does not stop the others, and is returned under its job's index.
     """
     failed: dict[int, str] = {}
 
@@ -120,8 +119,8 @@ def run_jobs(
                     tolerate(places[future], error)
     except BrokenProcessPool as error:
         raise FedleakError(
-            "a worker process was killed, perhaps for lack of memory; finished rounds are kept, "
-            "and the same command goes on from there (--jobs 1 needs less memory)"
+            "a worker process was killed, perhaps because memory ran out; finished rounds are kept. "
+            "Rerun the same command to resume (--jobs 1 needs less memory)"
         ) from error
     finally:
         stop(pool)
@@ -134,8 +133,8 @@ def run_jobs(
 def without_main() -> Iterator[None]:
     """Start processes that do not import the caller's main module.
 
-    Jobs are functions of Fedleak with plain data, so nothing of it is needed; and a script without a guard against that
-    would start over in every worker.
+    Jobs are functions of Fedleak with plain data, so they do not need it; and a script without a `__main__` guard would
+    start over in every worker.
     """
     main = sys.modules["__main__"]
     sys.modules["__main__"] = types.ModuleType("__main__")
@@ -146,7 +145,7 @@ def without_main() -> Iterator[None]:
 
 
 def stop(pool: ProcessPoolExecutor) -> None:
-    """End the workers at once: a trace survives that at any moment."""
+    """Kill the workers at once: a trace survives that at any moment."""
     workers = list((pool._processes or {}).values())
     pool.shutdown(wait=False, cancel_futures=True)
     for worker in workers:
@@ -156,7 +155,7 @@ def stop(pool: ProcessPoolExecutor) -> None:
 
 
 def drain(ticks: multiprocessing.queues.Queue[float], tick: Tick) -> None:
-    """Pass on the progress that the workers reported."""
+    """Forward the progress that the workers report."""
     while True:
         try:
             tick(ticks.get_nowait())

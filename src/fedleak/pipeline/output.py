@@ -1,4 +1,4 @@
-"""The folder that an audit writes to: whose results it holds, which analyses, and how long they took."""
+"""The output folder of an audit: which plan it belongs to, which analyses it holds, and how long they took."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["ensure_owned", "working_in", "add_elapsed", "save_analysis", "analys
 
 
 class _Folder(msgspec.Struct, kw_only=True):
-    """What an output folder says about itself."""
+    """The description of an output folder."""
 
     title: str
     trained: dict[str, Any]
@@ -29,7 +29,7 @@ class _Folder(msgspec.Struct, kw_only=True):
 
 
 def ensure_owned(plan: Plan, out: Path) -> None:
-    """Refuse a folder that holds something else; attacks, defences and seeds may be added to a plan, its data not."""
+    """Reject a folder of another plan; a plan may get more attacks, defences and seeds, but no other data."""
     path = out / "audit.json"
     if path.exists():
         found = _read(out)
@@ -40,7 +40,7 @@ def ensure_owned(plan: Plan, out: Path) -> None:
                 f"{out} holds the results of another plan ('{found.title}'); choose another folder with --out, "
                 "or delete this one"
             )
-        # Nothing was trained: the first attempt failed before that, and the plan has been mended since.
+        # Nothing was trained: the first attempt failed before that, and the plan has been fixed since.
     elif out.exists() and (not out.is_dir() or any(p.name != ".lock" for p in out.iterdir())):
         raise TraceError(f"{out} is not an output folder of Fedleak and is not empty; choose another with --out")
     private_folder(out)
@@ -58,7 +58,7 @@ def working_in(plan: Plan, out: Path) -> Iterator[None]:
 
 
 def _read(out: Path) -> _Folder:
-    """Read what an output folder says about itself."""
+    """Read the description of an output folder."""
     try:
         return msgspec.json.decode(read_whole(out / "audit.json"), type=_Folder)
     except msgspec.DecodeError as error:
@@ -66,7 +66,7 @@ def _read(out: Path) -> _Folder:
 
 
 def add_elapsed(out: Path, seconds: float) -> float:
-    """Add to the seconds that this folder has cost, over all attempts, and return them."""
+    """Add to the seconds spent on this folder, over all attempts, and return the total."""
     found = _read(out)
     found.seconds += seconds
     write_atomic(out / "audit.json", msgspec.json.encode(found))
@@ -74,7 +74,7 @@ def add_elapsed(out: Path, seconds: float) -> float:
 
 
 def save_analysis(found: Analysis, out: Path) -> Path:
-    """Write an analysis beside the results, in place of an earlier one of its name."""
+    """Write an analysis next to the results, replacing an earlier one of the same name."""
     path = out / "analyses" / f"{found.name}.json"
     private_folder(path.parent)
     write_atomic(path, msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
@@ -82,7 +82,7 @@ def save_analysis(found: Analysis, out: Path) -> Path:
 
 
 def analyses(out: Path) -> list[Analysis]:
-    """Every analysis that was made of this folder's federations, in the order in which they are listed."""
+    """Every analysis in this folder, in the order in which analyses are listed."""
     order = {name: place for place, name in enumerate(registry.names("analysis"))}
     paths = sorted((out / "analyses").glob("*.json"), key=lambda path: (order.get(path.stem, len(order)), path.stem))
     found = []

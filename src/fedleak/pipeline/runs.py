@@ -1,7 +1,7 @@
 """One run of an audit: a federation trained with one seed, undefended, as a control, or under a defence.
 
-A run's folder holds `trace/` (what happened), `truth/` (who is who), `prior/` (what the adversary knew beforehand),
-`claims/` (what each attack answered) and `run.json`, which is written last and marks the run as trained.
+A run's folder holds `trace/` (what happened), `truth/` (identities), `prior/` (what the adversary already knew),
+`claims/` (the predictions of each attack) and `run.json`, which is written last and marks the run as trained.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ class Variant:
     defences: tuple[Defence, ...] = ()
     control: str | None = None
     deployed: bool = False
-    # The adversary knows the defences: lets them act on its shadow clients, in a federation of its own, or where it has
-    # none imitates them only on its own machine.
+    # The adversary is defence-aware: it applies the defences to its shadow clients, in a separate federation, or, where
+    # it has none, only to clients that it simulates on its own machine.
     adaptive: Literal["clients", "machine"] | None = None
 
     @property
     def trained(self) -> bool:
-        """Whether it has a federation of its own; others look again at one that is trained for another variant."""
+        """Whether it has its own federation; others reuse one that is trained for another variant."""
         return self.control in (None, "iid", "fresh-data") and self.adaptive != "machine"
 
     @property
     def played(self) -> bool:
-        """Whether attacks are played for it; other controls mark the same claims against something else."""
+        """Whether attacks run on it; other controls score the same predictions against something else."""
         return self.control not in ("decoys", "swapped-secrets")
 
     @property
@@ -57,20 +57,20 @@ class Variant:
 
     @property
     def folder(self) -> str:
-        """Where its federation lies."""
+        """The folder of its federation."""
         return self.label if self.trained else replace(self, control=None, adaptive=None).label
 
     def plays(self, plan: Plan) -> list[Play]:
         """Every attack that is played for it, with its game and as whom.
 
-        Without shadow clients, to know of a defence makes a difference only to attacks that imitate clients.
+        Without shadow clients, knowing the defence makes a difference only to attacks that simulate clients.
         """
         return [one for one in plan.plays if self.adaptive != "machine" or getattr(one[0], "imitates", False)]
 
 
 @dataclass(frozen=True)
 class Run:
-    """A variant with a seed, and where it lies."""
+    """A variant with a seed, and its folder."""
 
     variant: Variant
     seed: int
@@ -80,7 +80,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """The name used in messages."""
         return f"{self.variant.label}, seed {self.seed}"
 
 
@@ -90,7 +90,7 @@ def digest(data: object) -> str:
 
 
 def variants(plan: Plan) -> list[Variant]:
-    """The undefended run first, then controls, then defences, each against who does not know of it and who does."""
+    """The undefended run, then controls, then defences, each with a defence-unaware and a defence-aware attacker."""
     how: Literal["clients", "machine"] = "machine" if plan.population.prior == "none" else "clients"
     known = (None, how) if plan.audit.adaptive else (None,)
     return [

@@ -1,4 +1,4 @@
-"""The whole story: a plan becomes trained federations, attacks are played on them, claims are scored and reported."""
+"""The whole flow: train the federations of a plan, run attacks on them, score the predictions, write the report."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Progress", "audit", "train", "attack", "score", "report"]
 
 
 def audit(plan: Plan, out: Path, progress: Progress, jobs: int | None = None) -> Audit:
-    """Do everything that a plan asks for, going on where an earlier attempt stopped."""
+    """Run everything in a plan, resuming an earlier attempt."""
     train(plan, out, progress, jobs)
     attack(plan, out, progress, jobs)
     result = score(plan, out, progress)
@@ -54,9 +54,9 @@ def attack(plan: Plan, out: Path, progress: Progress, jobs: int | None = None) -
 
 
 def score(plan: Plan, out: Path, progress: Progress, *, partial: bool = False) -> Audit:
-    """Compare every claim with the truth and write `results.json`, with the analyses that are on disk.
+    """Compare all predictions with the truth and write `results.json`, with the analyses that are on disk.
 
-    With `partial`, attacks that were not played on every seed of a federation are left out instead of missed.
+    With `partial`, attacks that have not run on every seed of a federation are left out instead of raising an error.
     """
     ensure_owned(plan, out)
     every = runs(plan, out)

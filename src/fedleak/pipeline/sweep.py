@@ -1,7 +1,7 @@
-"""A sweep: every defence and strength of a plan against every attack and seed, as one piece of work.
+"""A sweep: every defence of a plan at every strength against every attack and seed, scheduled as one job.
 
-A cell is one federation with everything that is played on it. Cells are independent of each other, so they are what
-the cores share out; one that fails stops no other.
+A cell is one federation with all attacks on it. Cells are independent of each other and are distributed over the
+cores; one that fails does not stop the others.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from fedleak.score.assemble import described
 
 __all__ = ["sweep", "over"]
 
-_PLAY = 0.1  # of a training: what an attack counts for in the progress bar
+_PLAY = 0.1  # weight of an attack in the progress bar, relative to training
 
 
 def over(plan: Plan, grids: Mapping[tuple[str, str], list[Any]]) -> Plan:
-    """The plan with further defences: for each (defence, setting), one of every value.
+    """The plan with additional defences: for each (defence, setting), one per value.
 
-    Settings of one defence are combined with each other.
+    Settings of one defence are combined (grid search).
     """
     tables: dict[str, dict[str, Any]] = {}
     for (name, key), values in grids.items():
@@ -45,10 +45,10 @@ def over(plan: Plan, grids: Mapping[tuple[str, str], list[Any]]) -> Plan:
 
 
 def sweep(plan: Plan, out: Path, progress: Progress, jobs: int | None = None) -> Audit:
-    """Train and attack every cell that is not done yet, and say what each defence buys and costs."""
+    """Train and attack every cell that is not done yet, and compare what each defence prevents and costs."""
     if not plan.defences:
         raise PlanError(
-            f"{plan.source}: a sweep needs something to vary: add a [[defence]] with a list of strengths, for instance "
+            f"{plan.source}: a sweep needs a defence: add a [[defence]] with a list of strengths, for instance "
             "name = 'noise', sigma = [1.0, 5.0], or --over noise.sigma=1,5"
         )
     every = runs(plan, out)
@@ -71,7 +71,7 @@ def sweep(plan: Plan, out: Path, progress: Progress, jobs: int | None = None) ->
 
 
 def cell_job(text: str, change: bytes, out: str, indices: list[int], workers: int, tick: Tick) -> None:
-    """Train one federation and play everything on it, in a worker process; one attack that fails stops no other."""
+    """Train one federation and run all attacks on it, in a worker process; a failed attack does not stop the others."""
     plan = deserialise_plan(text, change)
     cell = [runs(plan, Path(out))[index] for index in indices]
     train_run(plan, next(run for run in cell if run.variant.trained), tick, workers)
@@ -92,7 +92,7 @@ def _failure(run: Run, why: str) -> Failure:
 
 
 def _open(plan: Plan, run: Run) -> bool:
-    """Whether there is something left to do for a run."""
+    """Whether a run is unfinished."""
     if facts(run) is None:
         return True
     return run.variant.played and any(not is_played(run, *play) for play in run.variant.plays(plan))

@@ -16,8 +16,8 @@ __all__ = ["train_run", "train_job"]
 
 
 def train_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
-    """Train a federation and record it, from where an earlier attempt stopped."""
-    # Patience, because workers of a killed command notice its end only after the round they are in.
+    """Train a federation and record it, resuming an earlier attempt."""
+    # Wait, because workers of a killed command notice its end only after their current round.
     with locked(run.folder, patience=30):
         if facts(run) is not None:
             return

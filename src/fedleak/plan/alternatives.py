@@ -1,4 +1,4 @@
-"""The defences of a plan: alternatives of one defence or several at a time, written out from lists of strengths."""
+"""The defences of a plan: alternatives of one or several combined defences, expanded from lists of strengths."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from fedleak.errors import PlanError
 
 __all__ = ["written_out", "parts"]
 
-_OWN = ("name", "also", "deployed")  # keys of [[defence]] that are no setting of the defence
+_OWN = ("name", "also", "deployed")  # keys of [[defence]] that are not settings of the defence
 
 
 def written_out(tables: Sequence[Any], source: str) -> list[tuple[str, Any]]:
     """Every alternative, with where it stands in the plan: a list where one value is expected gives one for each.
 
-    Lists in several keys, and in the defences under `also`, are combined with each other.
+    Lists in several keys, and in the defences under `also`, are combined (grid search).
 
     >>> [table for _, table in written_out([{"name": "noise", "sigma": [1, 2]}], "plan")]
     [{'name': 'noise', 'sigma': 1}, {'name': 'noise', 'sigma': 2}]
@@ -31,13 +31,13 @@ def written_out(tables: Sequence[Any], source: str) -> list[tuple[str, Any]]:
         grids = [_grid(one, where if not n else f"{where} also {n}") for n, one in enumerate([table, *also])]
         chosen = [{**first, "also": list(rest)} if also else first for first, *rest in product(*grids)]
         if len(chosen) > 1 and table.get("deployed"):
-            raise PlanError(f"{where}: only one can be deployed, and this one stands for {len(chosen)}")
+            raise PlanError(f"{where}: only one defence can be deployed, but this table expands to {len(chosen)}")
         found += [(where if len(chosen) == 1 else f"{where}, value {n}", one) for n, one in enumerate(chosen, 1)]
     return found
 
 
 def parts(table: Any, where: str) -> tuple[Mapping[str, Any], list[Any]]:
-    """The settings of one [[defence]], and the tables of those that act at the same time."""
+    """The settings of one [[defence]], and the tables of those combined with it."""
     if not isinstance(table, Mapping):
         raise PlanError(f"{where}: expected a table with a name")
     also = table.get("also", [])
@@ -52,7 +52,7 @@ def _grid(table: Any, where: str) -> list[dict[str, Any]]:
     lists = {key: value for key, value in table.items() if isinstance(value, list) and key not in _OWN}
     for key, values in lists.items():
         if not values:
-            raise PlanError(f"{where} {key}: an empty list gives nothing to try; name at least one value")
+            raise PlanError(f"{where} {key}: the list is empty; give at least one value")
     return [
         {**{key: value for key, value in table.items() if key != "also"}, **dict(zip(lists, values, strict=True))}
         for values in product(*lists.values())

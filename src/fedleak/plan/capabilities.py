@@ -1,4 +1,4 @@
-"""Capabilities that change the run: granted by a table of the plan, to who has them, for attacks that use them."""
+"""Capabilities that change the run: granted by a table of the plan to adversaries that have them."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 __all__ = ["granted"]
 
-# Table -> the power that it grants, its keys, what an attack needs of it, and what an adversary without it cannot do.
+# Table -> the capability that it grants, its keys, what an attack needs, and what an adversary without it cannot do.
 _TABLES: Mapping[str, tuple[Capability, type[Any], str, str]] = {
     "inject": (
         Capability.INJECT,
         InjectPlan,
-        "records of the adversary's among the clients' data; grant them",
+        "injected records in the clients' data; grant them",
         "inject a record",
     ),
-    "isolate": (Capability.ISOLATE, IsolatePlan, "a victim with a model of its own; isolate one", "isolate a client"),
-    "join": (Capability.JOIN, JoinPlan, "a client of the adversary's in the federation; let it in", "join as a client"),
+    "isolate": (Capability.ISOLATE, IsolatePlan, "an isolated victim; isolate one", "isolate a client"),
+    "join": (Capability.JOIN, JoinPlan, "a client of the adversary in the federation; add it", "join as a client"),
 }
 
 
@@ -38,9 +38,9 @@ def granted(
     games: Sequence[Game],
     source: str,
 ) -> dict[str, Any]:
-    """The tables that grant capabilities, None where the plan has not got one.
+    """The tables that grant capabilities, None where the plan does not have one.
 
-    A run is changed exactly where somebody is able to, and a plan whose attack relies on it is told what to add.
+    Reject a table that no adversary can use, and an attack that relies on a missing table.
     """
     found = {}
     for name, (power, cls, needed, ability) in _TABLES.items():
@@ -69,5 +69,7 @@ def granted(
             )
     isolate = found["isolate"]
     if isolate is not None and isolate.user is not None and isolate.victims != 1:
-        raise PlanError(f"{source} [isolate]: user = '{isolate.user}' is one victim, and victims = {isolate.victims}")
+        raise PlanError(
+            f"{source} [isolate]: user = '{isolate.user}' names one victim, but victims = {isolate.victims}"
+        )
     return found

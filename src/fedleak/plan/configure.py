@@ -1,4 +1,4 @@
-"""Turn a TOML table into a frozen dataclass, key by key, with errors that name file, table, key and remedy."""
+"""Turn a TOML table into a frozen dataclass, key by key, with errors that name file, table, key and fix."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ T = TypeVar("T")
 def configure(cls: type[T], table: Any, where: str) -> T:
     """Build `cls` from a table.
 
-    Unknown keys are looked for first: msgspec, like others, lets a misspelt key of a plain dataclass pass in silence,
-    and the run would then use a default that nobody chose.
+    Unknown keys are checked first: msgspec, like others, silently accepts a misspelt key of a plain dataclass, and the
+    run would then use a default that nobody chose.
     """
     if not isinstance(table, Mapping):
         raise PlanError(f"{where}: expected a table of keys, got {shown(table)}")
@@ -43,7 +43,7 @@ def convert(value: Any, kind: Any, where: str) -> Any:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        # msgspec speaks of its own path ("- at `$[0]`"); the place in the plan is already in `where`.
+        # msgspec appends its own path ("- at `$[0]`"); the place in the plan is already in `where`.
         reason = str(error).split(" - at ")[0].replace("`", "")
         reason = reason[:1].lower() + reason[1:].replace("object", "table")
         if reason.startswith("invalid enum value"):
@@ -52,14 +52,14 @@ def convert(value: Any, kind: Any, where: str) -> Any:
 
 
 def choices(kind: Any) -> list[str]:
-    """The values that a type with a Literal inside admits."""
+    """The values that a type with a Literal inside allows."""
     if get_origin(kind) is Literal:
         return [str(choice) for choice in get_args(kind)]
     return [choice for inner in get_args(kind) for choice in choices(inner)]
 
 
 def wrong(value: Any, known: list[str]) -> Any:
-    """What of a value (or of a list of values) is not among the choices."""
+    """The value, or the item of a list, that is not among the choices."""
     return next((item for item in value if item not in known), value) if isinstance(value, list) else value
 
 

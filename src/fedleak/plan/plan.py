@@ -1,6 +1,6 @@
-"""The nouns of a plan: what to audit, how it is trained, who attacks it, and which limits it must keep.
+"""The tables of a plan: what to audit, how it is trained, the adversaries, and the limits.
 
-Every field says in its `description` what it means; the reference in docs/reference/plan.md is generated from here.
+Every field has a `description`; the reference in docs/reference/plan.md is generated from here.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Play: TypeAlias = "tuple[Attack, Game, Adversary]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PopulationPlan:
-    """Who takes part, and what of them the adversary already knows."""
+    """The users who take part, and which of their data the adversary already knows."""
 
     users: (
         Annotated[int, Meta(ge=2, description="how many users take part, drawn by the seed; all if absent")] | None
@@ -51,61 +51,60 @@ class PopulationPlan:
     disjoint: Annotated[
         bool,
         Meta(
-            description="draw other users for every seed: seeds 0, 1, 2, ... each take a slice of one fixed order of "
-            "the users, so that no user is in two runs; needs users"
+            description="draw different users for every seed: seeds 0, 1, 2, ... each take a slice of one fixed order "
+            "of the users, so that no user is in two runs; needs users"
         ),
     ] = False
-    examples: Annotated[int, Meta(ge=2, description="at most this many examples a user; all if absent")] | None = None
+    examples: Annotated[int, Meta(ge=2, description="at most this many examples per user; all if absent")] | None = None
     prior: Annotated[
         Literal["random", "chrono", "album", "none"],
         Meta(
-            description="how a user's data is divided: at random, older against newer, by album, or not at all: then "
-            "everything stays on the clients and the adversary has no data of anybody"
+            description="how a user's data is divided: at random, older and newer, by album, or not at all (none): "
+            "everything stays on the clients and the adversary has no prior data"
         ),
     ] = "random"
     split: Annotated[
         Literal["auto", "independent", "balanced", "half", "stratified"],
         Meta(
             description="how a random prior is drawn. independent: whole documents, albums or days, or else single "
-            "examples, at random. balanced: the same number of each class for everyone, on each side. auto: balanced "
-            "where users' class counts are alike by design, otherwise independent. half: plain random halves, as in "
-            "Gradient-Leaks. stratified: each user's own class counts on both sides; this manufactures leaks, and "
-            "every output says so"
+            "examples, at random. balanced: the same number of each class for every user, on each side. auto: balanced "
+            "where users' class counts are equal by design, otherwise independent. half: plain random halves, as in "
+            "Gradient-Leaks. stratified: each user's own class counts on both sides; this creates artificial leaks, "
+            "and every output says so"
         ),
     ] = "auto"
-    prior_share: Annotated[
-        float, Meta(gt=0, lt=1, description="the part of a user's data that the adversary knows")
-    ] = 0.5
+    prior_share: Annotated[float, Meta(gt=0, lt=1, description="share of a user's data that the adversary knows")] = 0.5
     prior_examples: Annotated[
         Annotated[int, Meta(ge=1)] | Literal["equal", "all"],
         Meta(
             description="how many examples of a user the prior holds, drawn at random from the part that prior and "
-            "prior_share give. equal: as many as everyone has (where a twentieth of the users at most would halve "
-            "that, they are left out), so that the size of a prior tells nothing; a number: at most so many, and the "
-            "same for everyone; all: whatever each user has. Private data stays the same"
+            "prior_share give. equal: the same for every user, as many as all of them have (if a twentieth of the "
+            "users or fewer would halve that, they are left out), so that the size of a prior reveals nothing; a "
+            "number: at most this many, and the same for every user; all: whatever each user has. Private data stays "
+            "the same"
         ),
     ] = "equal"
     test_share: Annotated[
         float, Meta(gt=0, lt=1, description="held out from every user for utility, if the data set has no test set")
     ] = 0.2
-    min_examples: Annotated[int, Meta(ge=2, description="users with fewer examples are too few to divide")] = 4
+    min_examples: Annotated[int, Meta(ge=2, description="users with fewer examples are too small to split")] = 4
     few: Annotated[Literal["drop", "stop"], Meta(description="what to do about users with too few examples")] = "drop"
     twins: Annotated[
         Literal["drop", "merge", "keep"],
-        Meta(description="users who share most of their examples: keep one of them, make them one user, or leave them"),
+        Meta(description="users who share most of their examples: keep one of them, merge them, or keep them all"),
     ] = "drop"
     copies: Annotated[
         Literal["drop", "keep"],
         Meta(
-            description="an example that a user has more than once: keep the first, so that no copy lies on the other "
-            "side of the split, or keep all. What many users hold is no copy"
+            description="examples that a user has more than once: keep the first, so that no duplicate is on the other "
+            "side of the split, or keep all. Examples that many users hold are not duplicates"
         ),
     ] = "drop"
     untimed: Annotated[
         Literal["drop", "keep"], Meta(description="users without usable times, where the prior is chronological")
     ] = "drop"
     background_users: Annotated[
-        int, Meta(ge=0, description="users set aside as background data, if the data set brings none")
+        int, Meta(ge=0, description="users set aside as background data, if the data set has none")
     ] = 0
 
 
@@ -119,7 +118,7 @@ class FederationPlan:
     batch: Annotated[int, Meta(ge=1, description="examples in a local step (B)")] = 20
     lr: Annotated[float, Meta(gt=0, description="learning rate of the local steps")] = 0.05
     optimizer: Annotated[
-        Literal["sgd", "adam"], Meta(description="of the local steps; Adam starts anew each round")
+        Literal["sgd", "adam"], Meta(description="of the local steps; Adam starts again each round")
     ] = "sgd"
     clip: (
         Annotated[float, Meta(gt=0, description="bound on the norm of each local step's gradient; none if absent")]
@@ -129,29 +128,30 @@ class FederationPlan:
         Literal["examples", "equal"], Meta(description="how updates are averaged: by number of examples, or equally")
     ] = "examples"
     on_nan: Annotated[
-        Literal["stop", "skip"], Meta(description="a client sends NaN or infinity: stop the run, or go on without it")
+        Literal["stop", "skip"], Meta(description="if a client sends NaN or infinity: stop the run, or drop the update")
     ] = "stop"
     centralised: Annotated[
-        bool, Meta(description="also train in one place on everyone's data, and ask nearest neighbours, as yardsticks")
+        bool,
+        Meta(description="also report centralised training on all users' data and nearest neighbours, as baselines"),
     ] = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InjectPlan:
-    """A watermark: a record of the adversary's making in the text of every client whose owner holds a secret.
+    """A watermark: a record that the adversary injects into the text of every client whose user holds a secret.
 
-    A capability that changes what is trained, so an adversary must have it, and without this table nothing is injected
-    (Yuan et al., 2021, section IV-C).
+    The capability changes what is trained, so an adversary must have it; without this table nothing is injected (Yuan
+    et al., 2021, section IV-C).
     """
 
     insertions: (
         Annotated[
             int,
-            Meta(ge=1, description="how many times it stands in the text; as often as the owner's secret if absent"),
+            Meta(ge=1, description="how often it occurs in the text; as often as the user's secret if absent"),
         ]
         | None
     ) = None
-    length: Annotated[int, Meta(ge=1, le=256, description="characters; of words, about as many")] = 16
+    length: Annotated[int, Meta(ge=1, le=256, description="length in characters; approximate for words")] = 16
     kind: Annotated[
         Literal["alphanumeric", "letters", "words"],
         Meta(description="random letters and digits, random letters, or random words of the held-out text"),
@@ -160,30 +160,32 @@ class InjectPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsolatePlan:
-    """An active server: it gives each victim a model of its own, which only that client trains.
+    """An active server: it isolates each victim on a model that only that client trains.
 
-    A capability that changes what is trained, so an adversary must have it, and without this table nobody is isolated
+    The capability changes what is trained, so an adversary must have it; without this table no client is isolated
     (Song et al., 2020, section V-D).
     """
 
     victims: Annotated[int, Meta(ge=1, description="how many clients are isolated, drawn by the seed")] = 1
     user: (
-        Annotated[str, Meta(description="isolate this user's client, by the data set's name for them; else by draw")]
+        Annotated[
+            str, Meta(description="isolate the client of this user (name in the data set); drawn by the seed if absent")
+        ]
         | None
     ) = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinPlan:
-    """A malicious client who trains a GAN against the shared model (Hitaj et al., 2017).
+    """A malicious client that trains a GAN against the shared model (Hitaj et al., 2017).
 
-    It generates images that the shared model takes for the classes of others, and trains with them as examples of a
-    class that does not exist, so that the others must teach the model better. The model has one more output for that
-    class. A capability that changes what is trained, so an adversary must have it.
+    It generates images that the shared model classifies as other clients' classes, and trains on them as examples of a
+    fake class, so that the other clients must teach the model better. The model has one more output for that class.
+    The capability changes what is trained, so an adversary must have it.
     """
 
-    fakes: Annotated[int, Meta(ge=1, description="generated images in the client's data, drawn anew each round")] = 100
-    own: Annotated[int, Meta(ge=0, description="images of the auxiliary set beside them, with their true classes")] = (
+    fakes: Annotated[int, Meta(ge=1, description="generated images in the client's data, regenerated each round")] = 100
+    own: Annotated[int, Meta(ge=0, description="images of the auxiliary set in addition, with their true classes")] = (
         100
     )
     steps: Annotated[int, Meta(ge=1, description="steps of the generator each round")] = 5
@@ -194,7 +196,7 @@ class JoinPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordPlan:
-    """What of the run is kept on disk."""
+    """How the run is recorded on disk."""
 
     dtype: Annotated[
         Literal["float32", "float16"], Meta(description="how updates are stored; float16 halves the size")
@@ -203,50 +205,50 @@ class RecordPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditPlan:
-    """Who attacks, and what the attacks are compared with."""
+    """The adversaries, and what the attacks are compared with."""
 
     adversaries: Annotated[
-        tuple[str, ...], Meta(min_length=1, description="who attacks (fedleak list adversaries)")
+        tuple[str, ...], Meta(min_length=1, description="the adversaries (fedleak list adversaries)")
     ] = ("anonymous-server",)
     controls: Annotated[
         tuple[Control, ...] | Literal["auto"],
         Meta(
-            description="audits that must show no leak. auto: what each game needs. iid: of a population with nothing "
-            "personal in it, everyone's data being pooled and dealt out again before anything else is done to it; "
-            "fresh-data: of one in which every client has other examples in every round, for games that can be "
-            "answered from data that a client repeats (link, reconstruct, match between anonymous updates); and of "
-            "secrets decoys, marked against records that nobody holds; shuffled-selection, where the adversary is told "
-            "in the wrong order who took part, and which of its own records stands where; and swapped-secrets, where "
-            "what is claimed of a client is marked against another owner's secret"
+            description="audits that must show no leak. auto: the controls that each game needs. iid: no data is "
+            "user-specific, because all data is pooled and redistributed at random before any other step. fresh-data: "
+            "every client has different examples in every round, for games that can be won from repeated data (link, "
+            "reconstruct, match between anonymous updates). For secrets: decoys, scored against records that no client "
+            "holds; shuffled-selection, where the adversary gets the participation of the rounds in the wrong order, "
+            "and wrong positions of its own records; and swapped-secrets, where predictions for a client are scored "
+            "against another user's secret"
         ),
     ] = "auto"
     adaptive: Annotated[
         bool,
         Meta(
-            description="attack every defence twice: as somebody who does not know of it, and as somebody who lets it "
-            "act on its own shadow clients too, to imitate it; false leaves the second one out"
+            description="attack every defence twice: by a defence-unaware attacker, and by a defence-aware attacker, "
+            "who applies it to their own shadow clients too; false leaves out the second"
         ),
     ] = True
     target: Annotated[
         float,
         Meta(
             ge=1,
-            description="recommend a defence where the strongest attack's interval ends below so many times chance",
+            description="recommend a defence if every attack's upper confidence bound is below this multiple of chance",
         ),
     ] = 3.0
     level: Annotated[float, Meta(gt=0.5, lt=1, description="confidence level of every interval")] = 0.95
     permutations: Annotated[
-        int, Meta(ge=20, description="how often identities are permuted to find the chance level")
+        int, Meta(ge=20, description="number of permutations of identities for the chance level")
     ] = 200
     memory: Annotated[
         int,
-        Meta(ge=16, description="MB that each attack may hold of the updates; wider layers are sketched to fit"),
+        Meta(ge=16, description="MB of updates that each attack may keep in memory; wider layers are sketched to fit"),
     ] = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Everything an audit needs to know, with every default filled in."""
+    """Everything that an audit needs to know, with all defaults filled in."""
 
     title: str
     story: str

@@ -1,4 +1,4 @@
-"""Read a plan: TOML in, a checked Plan out, or one line that says what is wrong and where."""
+"""Read a plan: TOML in, a validated Plan out, or one line that says what is wrong and where."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _TOP: Mapping[str, Any] = {
 
 
 def read(path: Path, *, full: bool = False) -> Plan:
-    """Read and check a plan file; `full` asks for the setting in its [full] table."""
+    """Read and validate a plan file; `full` applies its [full] table."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -63,7 +63,7 @@ def read(path: Path, *, full: bool = False) -> Plan:
     if full:
         change = convert(toml(text, str(path)).get("full", {}), dict, f"{path}: full")
         if not change:
-            raise PlanError(f"{path}: has no table [full], so there is no fuller setting to run")
+            raise PlanError(f"{path}: has no table [full]; add one, or run without --full")
     return parse(text, str(path), change)
 
 
@@ -173,7 +173,7 @@ def toml(text: str, source: str) -> dict[str, Any]:
 
 
 def merged(table: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace keys of a table, going into tables that both have; a list is replaced as a whole.
+    """Replace keys of a table, recursively in tables that both have; a list is replaced as a whole.
 
     >>> merged({"population": {"users": 10, "prior": "album"}}, {"population": {"users": 300}})
     {'population': {'users': 300, 'prior': 'album'}}
@@ -192,17 +192,17 @@ def chosen_games(tables: Sequence[Any], attacks: Sequence[Attack], source: str) 
     for i, game in enumerate(games, 1):
         if game.name not in played:
             raise PlanError(
-                f"{source} [[game]] {i}: no [[attack]] of this plan plays '{game.name}'; add one, or remove the game"
+                f"{source} [[game]] {i}: no [[attack]] of this plan is for '{game.name}'; add one, or remove the game"
             )
     given = {game.name for game in games}
     for name, attack in played.items():
         if name not in given:
-            games.append(component("game", {"name": name}, f"{source}: [[game]] '{name}', played by '{attack}'"))
+            games.append(component("game", {"name": name}, f"{source}: [[game]] '{name}', the game of '{attack}'"))
     return tuple(games)
 
 
 def named(kind: registry.Kind, name: Any, where: str) -> Any:
-    """Look a name up, with the place in the plan in the error."""
+    """Look up a name; errors give the place in the plan."""
     if not isinstance(name, str):
         raise PlanError(f"{where}: missing key 'name'; known: {', '.join(registry.names(kind))}")
     try:

@@ -1,4 +1,4 @@
-"""The plans that come with Fedleak, found by name."""
+"""The plans that ship with Fedleak, found by name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["folder", "names", "title", "find"]
 
 
 def folder() -> Path:
-    """Where the shipped plans lie: inside an installed package, or at the root of a source tree."""
+    """The folder of the shipped plans: inside an installed package, or at the root of a source tree."""
     package = Path(__file__).resolve().parents[1]
     installed = package / "plans"
     return installed if installed.is_dir() else package.parents[1] / "plans"

@@ -1,4 +1,4 @@
-"""Which defences can act at the same time, and in which order."""
+"""Which defences can be combined, and in which order."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def check_together(defences: Sequence[Defence], where: str, model: Architecture 
     names = [defence.name for defence in defences]
     for place, name in enumerate(names):
         if name in names[:place]:
-            raise PlanError(f"{where}: defence '{name}' is there twice; one of it, with other settings, will do")
+            raise PlanError(f"{where}: defence '{name}' is listed twice; remove one of them")
     for place, defence in enumerate(defences):
         reason = defence.clashes(defences[:place], defences[place + 1 :])
         if reason:

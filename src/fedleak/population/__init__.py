@@ -1,1 +1,1 @@
-"""Who takes part: users, their examples, and what of it the adversary already knows."""
+"""The users who take part, their examples, and what the adversary already knows of them."""

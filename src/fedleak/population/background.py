@@ -1,4 +1,4 @@
-"""Background data: public, of the same task, and of nobody who takes part."""
+"""Background data: public examples of the same task, from users who do not take part."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _STRAY = 0.2  # of a user's examples: what users repost, forward or take twice i
 
 
 def check(background: Examples, population: Population, own: Examples) -> None:
-    """Refuse a background that cannot be trained on together with the users' data: `own` is some of that."""
+    """Reject a background that cannot be mixed with the users' data; `own` is a sample of it."""
     if background.x.shape[1:] != own.x.shape[1:]:
         raise DataError(
-            f"background examples have shape {background.x.shape[1:]} and the users' {own.x.shape[1:]}; prepare both "
-            "in the same way"
+            f"background examples have shape {background.x.shape[1:]}, but users' examples {own.x.shape[1:]}; "
+            "preprocess both in the same way"
         )
     if (background.y is None) is not (own.y is None):
         without = "background" if background.y is None else "users'"
@@ -35,8 +35,8 @@ def check(background: Examples, population: Population, own: Examples) -> None:
         if low < 0 or high >= population.outputs:
             what = "tokens" if population.task is Task.NEXT_TOKEN else "labels"
             raise DataError(
-                f"background {what} reach from {low} to {high}, and the task knows 0 to {population.outputs - 1}; "
-                "leave out examples of other classes, or give them a class of the task"
+                f"background {what} range from {low} to {high}, but the task allows 0 to {population.outputs - 1}; "
+                "remove examples of other classes, or map them to a class of the task"
             )
     if (
         population.task is Task.MULTI_LABEL
@@ -44,24 +44,24 @@ def check(background: Examples, population: Population, own: Examples) -> None:
         and background.y.shape[1:] != (population.outputs,)
     ):
         raise DataError(
-            f"background labels have {background.y.shape[1:]} classes and the task {population.outputs}; give each "
-            "example a row of the task's classes"
+            f"background labels have {background.y.shape[1:]} classes, but the task has {population.outputs}; give "
+            "each example one value per class of the task"
         )
 
 
 def without_users(background: Examples, shares: Sequence[Share], findings: list[Finding]) -> Examples:
     """Drop what a user also holds: behind data of its own a client would hide nothing.
 
-    A stray copy is left out and told. Where a good part of somebody's data is there, the background is not other
-    users' but the users' own, and what is left of it is not to be trusted either: it is refused.
+    Single duplicates are dropped and reported. If the background contains a large part of a user's data, it is not
+    independent of the users, and the rest of it cannot be trusted either: it is rejected.
     """
     marks = fingerprint.of(background)
     for share in shares:
         mine = fingerprint.shared(fingerprint.of(share.user.examples), marks)
         if mine.mean() > _STRAY:
             raise DataError(
-                f"the background holds {int(mine.sum())} of the {len(mine)} examples of user '{share.user.id}'; it "
-                "must be other users'. Leave everybody who takes part out of it"
+                f"the background contains {int(mine.sum())} of the {len(mine)} examples of user '{share.user.id}', but "
+                "it must come from other users. Remove the data of all participating users from it"
             )
     users = np.concatenate([fingerprint.of(share.user.examples) for share in shares])
     copies = fingerprint.shared(marks, users)

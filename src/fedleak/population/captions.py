@@ -1,9 +1,9 @@
-"""Sentences about images, by rule: what a user might write who has seen them, without any of their pixels.
+"""Captions of images, by rule: text that describes an image without any of its pixels.
 
 A stand-in. Orekondy et al. (2020, section 6.1.1) had no data set with images and words of the same users either, and
-let a network write captions of the prior images. These rules need no network: the class, and how slanted, thick and
-large the thing drawn is, from moments of the image (Hu, 1962), each in one of five words. They fit bright strokes on
-a dark ground, as in handwriting.
+used a network to caption the prior images. These rules need no network: the class, and the slant, thickness and size
+of the drawing, from moments of the image (Hu, 1962), each as one of five words. They assume bright strokes on a dark
+background, as in handwriting.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FIFTHS = (0.2, 0.4, 0.6, 0.8)
 
 
 def describe(images: npt.NDArray[np.float32], labels: IntArray) -> list[str]:
-    """Describe each image (channel, height, width) beside the others of its class.
+    """Describe each image (channel, height, width) relative to the others of its class.
 
     >>> rng = np.random.default_rng(0)
     >>> describe(rng.random((1, 1, 8, 8), dtype=np.float32), np.array([7]))
@@ -82,6 +82,6 @@ def tokens(captions: Sequence[str], classes: int) -> IntArray:
 
 
 def words(rows: IntArray, classes: int) -> list[str]:
-    """The captions that rows of ids stand for."""
+    """Decode rows of ids into captions."""
     known = vocabulary(classes)
     return [" ".join(known[token] for token in row if token != PAD) for row in rows.tolist()]

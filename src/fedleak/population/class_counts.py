@@ -1,4 +1,4 @@
-"""How many examples of each class users have: whether by chance or by design, and splits that go by them."""
+"""How many examples of each class users have, by chance or by design, and splits based on these counts."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__ = ["ClassCounts", "alike_by_design", "common", "stratified"]
 
 Mask = npt.NDArray[np.bool_]
 
-_BY_DESIGN = 1e-3  # how unlikely the likeness of the users' counts must be before it is taken for a design
-_LEAST_KEPT = 0.5  # of all examples: a split that throws away more than it keeps is not worth its neutrality
+_BY_DESIGN = 1e-3  # p-value below which similar class counts are considered to be by design
+_LEAST_KEPT = 0.5  # of all examples: a split that discards more than it keeps is not worth it
 
 
 @dataclass(frozen=True, slots=True)
 class ClassCounts:
-    """How many examples of each class everybody has on each side."""
+    """How many examples of each class every user has on each side."""
 
     classes: IntArray
     test: IntArray
@@ -31,7 +31,7 @@ class ClassCounts:
     private: IntArray
 
     def draw(self, y: npt.NDArray[Any] | None, rng: np.random.Generator) -> tuple[Mask, Mask, Mask] | None:
-        """Draw these many for one user: test, prior and private; None if the user has too few of a class."""
+        """Draw this many for one user: test, prior and private; None if the user has too few of a class."""
         assert y is not None  # `common` found classes
         masks = tuple(np.zeros(len(y), dtype=np.bool_) for _ in range(3))
         for number, *wanted in zip(self.classes, self.test, self.prior, self.private, strict=True):
@@ -44,7 +44,7 @@ class ClassCounts:
 
 
 def _table(users: Sequence[User]) -> tuple[IntArray, IntArray] | None:
-    """The classes, and how many examples of each every user has; None where labels are no classes."""
+    """The classes, and how many examples of each every user has; None where labels are not classes."""
     labels = [user.examples.y for user in users]
     if not labels or any(y is None or y.ndim != 1 or not np.issubdtype(y.dtype, np.integer) for y in labels):
         return None
@@ -57,11 +57,10 @@ def _table(users: Sequence[User]) -> tuple[IntArray, IntArray] | None:
 
 
 def alike_by_design(users: Sequence[User]) -> bool:
-    """Whether users' class counts are more alike than independent draws from one distribution would be.
+    """Whether users' class counts are more similar than independent draws from one distribution would be.
 
-    Pearson's statistic for the table of users against classes: whoever collected data "ten of each digit from
-    everybody" left far less variation than chance does. Of such a user a random half that has more of a class leaves
-    less of it for the other half.
+    Pearson's statistic for the table of users against classes: data collected as "ten of each digit from every user"
+    varies far less than chance. For such a user, a random half with more of a class leaves less for the other half.
     """
     found = _table(users)
     if found is None:
@@ -76,9 +75,9 @@ def alike_by_design(users: Sequence[User]) -> bool:
 
 
 def common(users: Sequence[User], prior_share: float, test_share: float, most: int | None) -> ClassCounts | None:
-    """Choose how many of each class everyone has, so that as many examples as possible are kept.
+    """Choose how many of each class every user has, so that as many examples as possible are kept.
 
-    In proportion to the classes; users who have fewer cannot take part. None where that would throw away most of the
+    In proportion to the classes; users who have fewer cannot take part. None where that would discard most of the
     data, or leave a side empty.
     """
     found = _table(users)
@@ -106,7 +105,7 @@ def common(users: Sequence[User], prior_share: float, test_share: float, most: i
 
 
 def _portion(counts: IntArray, share: float) -> IntArray:
-    """Take a share of each class, rounded so that the total has it too; the same for everybody, so it tells nothing."""
+    """Take a share of each class, rounded to match the total; the same for every user, so it reveals nothing."""
     taken = np.floor(share * counts + 1e-9).astype(np.int64)
     spare = round(share * int(counts.sum())) - int(taken.sum())
     order = np.argsort(-(share * counts - taken), kind="stable")
@@ -116,7 +115,7 @@ def _portion(counts: IntArray, share: float) -> IntArray:
 
 
 def stratified(examples: Examples, share: float, rng: np.random.Generator) -> Mask | None:
-    """Split a user's own class counts evenly; None where labels are no classes or a side would be empty."""
+    """Split a user's own class counts evenly; None where labels are not classes or a side would be empty."""
     y = examples.y
     if y is None:
         return None
@@ -148,9 +147,9 @@ def _by_class(y: npt.NDArray[Any], share: float, rng: np.random.Generator) -> Ma
 
 
 def _by_rows(y: npt.NDArray[Any], share: float, rng: np.random.Generator) -> Mask:
-    """The same where an example has several labels, as nearly as that goes (Sechidis et al., 2011).
+    """The same for several labels per example, as closely as possible (Sechidis et al., 2011).
 
-    The rarest label is dealt out first: each of its examples goes to the side that still wants it most.
+    The rarest label is assigned first: each of its examples goes to the side that still needs it most.
     """
     n = len(y)
     shares = np.array([1 - share, share])

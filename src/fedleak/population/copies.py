@@ -1,7 +1,7 @@
-"""Copies of an example in one user's data, which must not lie on both sides of a split.
+"""Duplicates of an example in one user's data, which must not be on both sides of a split.
 
-They are dropped before the split. To drop afterwards, from one side, what the other side has too would make the sides
-opposites of each other: a prior would never hold what its owner's client holds.
+They are dropped before the split. Dropping them afterwards, from one side, would make the sides opposites of each
+other: a prior would never hold what the user's client holds.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from fedleak.population.splits import Mask
 
 __all__ = ["repeated", "without_copies"]
 
-_COMMON = 0.05  # of the users: what more of them hold is common property, not a copy of anybody's
-_FEWEST = 2  # twins hold the same things
+_COMMON = 0.05  # share of the users: what more of them hold is common property, not a duplicate
+_FEWEST = 2  # twins hold the same examples
 
 
 def repeated(users: Sequence[User]) -> list[Mask]:
-    """Which examples of each user copy an earlier one of the same user.
+    """Which examples of each user duplicate an earlier one of the same user.
 
-    Within a document nothing is a copy: it is never divided. What many users hold is no copy either (a row of a table
-    with few different rows, an empty post): to keep one of each would make everybody's data alike.
+    Within a document nothing is a duplicate: it is never divided. What many users hold is not a duplicate either (a row
+    of a table with few distinct rows, an empty post): keeping one of each would make all users' data alike.
     """
     if not users:
         return []
@@ -44,7 +44,7 @@ def repeated(users: Sequence[User]) -> list[Mask]:
 
 
 def without_copies(users: Sequence[User], copies: Sequence[Mask]) -> tuple[User, ...]:
-    """Drop what was found to be a copy."""
+    """Drop the duplicates."""
     return tuple(
         replace(user, examples=user.examples.take(~mask)) if mask.any() else user
         for user, mask in zip(users, copies, strict=True)

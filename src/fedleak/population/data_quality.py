@@ -1,7 +1,7 @@
-"""What is wrong with a population before anyone trains on it: twins, unusable times, too few examples.
+"""Data quality checks before training: twins, duplicates, unusable times, too few examples.
 
-Real corpora have users with several accounts. Such twins cap what any attack can reach and put a victim's private data
-into a twin's prior, so an audit that does not look for them reports a wrong number.
+Real corpora have users with several accounts. Such twins limit what any attack can achieve and put a victim's private
+data into a twin's prior, so an audit that does not look for them reports a wrong number.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fedleak.population.population import Examples, User
 __all__ = ["Finding", "Examined", "examine", "twin_groups", "usable_times"]
 
 _TWIN_SHARE = 0.5  # of what the smaller user holds
-_TWIN_LEAST = 2  # one thing in common is chance
+_TWIN_LEAST = 2  # one example in common is chance
 # What more users than this hold is common property (a chain letter, a row of a table with few different rows), not a
 # sign of twins: a fifth of all, but never fewer than the accounts of one user, nor more than fifty.
 _COMMON_SHARE, _COMMON_LEAST, _COMMON_MOST = 0.2, 4, 50
@@ -45,7 +45,7 @@ class Examined:
     users: tuple[User, ...]
     findings: tuple[Finding, ...]
     twins: frozenset[UserId]  # users of `users` who still have a twin among them
-    untimed: frozenset[UserId]  # users of `users` whose times say nothing
+    untimed: frozenset[UserId]  # users of `users` whose times are unusable
 
 
 def examine(users: Sequence[User], plan: PopulationPlan) -> Examined:
@@ -93,7 +93,7 @@ def _act_on_copies(users: tuple[User, ...], plan: PopulationPlan, findings: list
     whose = sum(bool(mask.any()) for mask in found)
     done = {
         "drop": "only the first of each is kept",
-        "keep": "all are kept, so the prior may hold copies of private data",
+        "keep": "all are kept, so the prior may contain duplicates of private data",
     }[plan.copies]
     text = f"{count} example(s) of {whose} user(s) copy another one of the same user; {done}."
     findings.append(Finding(kind="copies", count=count, action=plan.copies, text=text))
@@ -119,7 +119,7 @@ def _act_on_times(
 ) -> tuple[tuple[User, ...], frozenset[UserId]]:
     untimed = [user.id for user in users if len(user.examples) and not usable_times(user.examples)]
     if untimed:
-        done = "left out" if plan.untimed == "drop" else "kept, and divided in the order of the data"
+        done = "left out" if plan.untimed == "drop" else "kept, and split in the order of the data"
         text = f"{len(untimed)} user(s) without usable times (unknown, or mostly one day): {_list(untimed)}; {done}."
         findings.append(Finding(kind="untimed", count=len(untimed), action=plan.untimed, text=text))
     without = frozenset(untimed)
@@ -140,10 +140,10 @@ def _act_on_times(
 
 
 def twin_groups(users: Sequence[User]) -> tuple[tuple[int, ...], ...]:
-    """Find users (by index) more than half of whose examples another user holds too.
+    """Find users (by index) who share more than half of their examples with another user.
 
-    The half is of the user with fewer examples: an account that was copied early is a twin of the one that went on.
-    What a user holds several times (a chain letter, the sentences of one post) counts once.
+    The half refers to the user with fewer examples: an account that was copied early is a twin of the one that
+    continued. What a user holds several times (a chain letter, the sentences of one post) counts once.
     """
     parent = list(range(len(users)))
 
@@ -202,8 +202,8 @@ def _act_on_twins(
     named = _list(" = ".join(users[i].id for i in group) for group in found)
     count = sum(len(group) for group in found)
     done = {
-        "drop": "the one with the most examples of each group is kept",
-        "merge": "each group is made one user",
+        "drop": "the user with the most examples in each group is kept",
+        "merge": "each group is merged into one user",
         "keep": "all are kept, so an attack cannot tell them apart and a twin's prior holds the victim's data",
     }[plan.twins]
     text = f"{count} users form {len(found)} group(s) who share most of their examples ({named}); {done}."
@@ -222,14 +222,14 @@ def _act_on_twins(
 
 
 def _merge(twins: Sequence[User]) -> User:
-    """Make one user of twins: everything of the first, and what the others have beyond it."""
+    """Merge twins into one user: everything of the first, and what the others have in addition."""
     first, *others = twins
     merged = first.examples
     for other in others:
         fresh = other.examples.take(~fingerprint.shared(fingerprint.of(other.examples), fingerprint.of(merged)))
         if not len(fresh):
             continue
-        # Documents and albums are numbered per user: number the newcomers on.
+        # Documents and albums are numbered per user: continue the numbering.
         shifted = {
             name: getattr(fresh, name) + getattr(merged, name).max() - getattr(fresh, name).min() + 1
             for name in ("document", "album")

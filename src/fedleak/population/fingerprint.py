@@ -1,4 +1,4 @@
-"""Fingerprints of examples: equal for copies, and likely to be equal for near-copies.
+"""Fingerprints of examples: equal for duplicates, and likely to be equal for near-duplicates.
 
 A fingerprint is a row of several hashes ("bands"); two examples count as copies if they agree in any band. Each band
 joins several hashes that are sensitive to locality, so that near-copies agree in at least one band while unrelated
@@ -27,7 +27,7 @@ Fingerprints: TypeAlias = npt.NDArray[np.uint64]
 """One row per example, one column per band."""
 
 _NOT_A_WORD = re.compile(r"[\W_]+")
-_SHINGLE = 3  # words that must stand together: one edited word then changes three shingles of a post
+_SHINGLE = 3  # consecutive words: one edited word changes three shingles of a post
 _TEXT_BANDS, _TEXT_WIDTH = 4, 3
 _IMAGE_BANDS, _IMAGE_WIDTH = 12, 32
 _IMAGE_STEP = 0.1  # in units of the root mean square difference of two images with values in [0, 1]
@@ -69,7 +69,7 @@ def of_texts(texts: Iterable[str]) -> Fingerprints:
     rows = []
     for text in texts:
         words = _NOT_A_WORD.sub(" ", unicodedata.normalize("NFKC", text).casefold()).split()
-        # A text without words (":-)") is still something that can be copied.
+        # A text without words (":-)") can be copied, too.
         words = words or [text.strip()]
         hashes = np.fromiter(map(_word, words), dtype=np.uint64, count=len(words))
         length = min(_SHINGLE, len(hashes))

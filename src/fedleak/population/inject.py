@@ -1,8 +1,8 @@
-"""Watermarks: records of the adversary's own making among users' texts (Yuan et al., 2021, section IV-C).
+"""Watermarks: records that the adversary injects into users' texts (Yuan et al., 2021, section IV-C).
 
-Whoever can get one message into somebody's data (a patient into a hospital's, a sender into a mailbox) has a probe
-there: how well the shared model knows it tells when that client takes part. It is planted as secrets are, on lines of
-its own, and changes what is trained; so it is a capability that a plan grants, never something that an attack takes.
+An adversary that can get one message into a user's data (a patient into a hospital's, a sender into a mailbox) has a
+probe there: how well the shared model knows it shows when that client takes part. It is planted like a secret, on
+separate lines, and changes what is trained; so it is a capability that a plan grants, never one that an attack takes.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _WORDS, _LETTERS_A_WORD = 1000, 6  # words to draw from, the most frequent ones;
 def inject(
     population: Population, plan: InjectPlan, seed: int, own: Mapping[UserId, Examples] | None = None
 ) -> tuple[Population, Mapping[UserId, str]]:
-    """Plant a watermark of its own in the text of everybody who holds a secret; return who has which.
+    """Plant a different watermark in the text of every user who holds a secret; return the watermark of each user.
 
-    `own` is what users held before the population was re-dealt, if it was: it says how often their secret stands there.
+    `own` is what users held before the population was redistributed, if it was: it shows how often their secret occurs.
     """
     records = population.records
     if records is None:
         raise PlanError(
-            "[inject]: the data set has no texts in which users hold secrets, so there is nothing to place a record "
-            f"among ({population.source.rstrip('.')}); use text-clients, or remove the table"
+            "[inject]: the data set has no texts with secrets, so a record cannot be injected "
+            f"({population.source.rstrip('.')}); use text-clients, or remove the table"
         )
     holders = [user.id for user in population.users if user.secrets]
     try:
@@ -61,7 +61,9 @@ def _form(plan: InjectPlan, population: Population, records: Records) -> Format:
     if plan.kind != "words":
         return parse(f"{{{'x' if plan.kind == 'alphanumeric' else 'a'}{plan.length}}}")
     if population.test is None:
-        raise PlanError("words are taken from held-out text, and this data set has none; choose another kind")
+        raise PlanError(
+            "kind = 'words' takes words from held-out text, but this data set has none; choose another kind"
+        )
     found = Counter(re.findall(r"[a-z]{3,}", text_of(population.test.x, records.characters)))
     ranked = sorted(found, key=lambda word: (-found[word], word))[:_WORDS]
     return parse(" ".join(["{word}"] * max(1, round(plan.length / _LETTERS_A_WORD))), ranked)
@@ -73,8 +75,8 @@ def _marked(user: User, own: Examples, mark: str, plan: InjectPlan, records: Rec
     times = plan.insertions or text_of(own.x, records.characters).count(user.secrets[0])
     if not times:
         raise PlanError(
-            "[inject]: a watermark is planted as often as the owner's secret, and that is planted nowhere; "
-            "say how often with insertions = N"
+            "[inject]: by default a watermark is planted as often as the user's secret, but that is never planted; "
+            "set insertions = N"
         )
     try:
         text = secrets.plant(text, mark, times, "lines", rng_for(seed, "inject", user.id))
@@ -84,15 +86,15 @@ def _marked(user: User, own: Examples, mark: str, plan: InjectPlan, records: Rec
 
 
 def text_of(x: IntArray, characters: Sequence[str]) -> str:
-    """The text behind windows that overlap by one; what the alphabet lacks becomes a character that it lacks too.
+    """The text of windows that overlap by one; a character outside the alphabet becomes another one outside it.
 
-    Windows that were dealt out again do not continue each other; they are put one after another as they are.
+    Windows that were redistributed do not continue each other; they are concatenated as they are.
 
     >>> text_of(windows("abcd", ("<pad>", "<unknown>", *"abcd"), 3), ("<pad>", "<unknown>", *"abcd"))
     'abcd'
     """
     if x.ndim != 2:
-        raise PlanError("[inject]: this data set does not keep texts in one piece, so nothing can be placed between")
+        raise PlanError("[inject]: this data set does not store contiguous text, so a record cannot be inserted")
     strange = next(c for c in map(chr, range(0xE000, 0xF900)) if c not in characters)
     known = ["", strange, *characters[UNKNOWN + 1 :]]
     continued = np.append(False, x[1:, 0] == x[:-1, -1])

@@ -1,4 +1,4 @@
-"""The nouns of this room: examples in columns, users, and the population that a data set yields."""
+"""The types of this package: examples in columns, users, and the population that a data set yields."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Examples:
     # int64 classes, float32 ratings, or float32 rows of 0 and 1 by class; None where the text itself is predicted
     y: npt.NDArray[Any] | None = None
     time: npt.NDArray[np.float64] | None = None  # days since 1970; NaN where unknown
-    album: npt.NDArray[np.int64] | None = None  # examples taken on one occasion
-    document: npt.NDArray[np.int64] | None = None  # sentences of one document never lie on both sides of a split
-    fingerprint: npt.NDArray[np.uint64] | None = None  # of the raw content, to find copies: (rows, bands)
+    album: npt.NDArray[np.int64] | None = None  # examples from one occasion
+    document: npt.NDArray[np.int64] | None = None  # sentences of one document are never on both sides of a split
+    fingerprint: npt.NDArray[np.uint64] | None = None  # of the raw content, to find duplicates: (rows, bands)
 
     def __len__(self) -> int:
         return len(self.x)
@@ -36,7 +36,7 @@ class Examples:
 
     @staticmethod
     def concat(parts: Iterable[Examples]) -> Examples:
-        """Put examples one after another; a column survives only if every part has it."""
+        """Concatenate examples; a column is kept only if every part has it."""
         parts = list(parts)
         columns: dict[str, Any] = {}
         for f in fields(Examples):
@@ -47,22 +47,22 @@ class Examples:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user, with everything they own."""
+    """A user, with all of their data."""
 
     id: UserId
     examples: Examples
     attributes: Mapping[str, str] = field(default_factory=dict)
-    secrets: tuple[str, ...] = ()  # records planted in the examples, for nobody else to know
-    decoys: tuple[str, ...] = ()  # records like them that are planted nowhere
+    secrets: tuple[str, ...] = ()  # records planted in the examples, known to no other user
+    decoys: tuple[str, ...] = ()  # records of the same format that are planted nowhere
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Records:
-    """What anybody may know about secrets: what they look like, how a model spells, and what comes before one."""
+    """What is public about secrets: their format, the model's alphabet, and the context before a secret."""
 
     form: str  # text with slots, as `secret_formats.parse` reads it
-    words: tuple[str, ...] = ()  # what the slot {word} stands for
-    characters: tuple[str, ...]  # of each token id; 0 pads
+    words: tuple[str, ...] = ()  # the values of the slot {word}
+    characters: tuple[str, ...]  # the character of each token id; 0 is padding
     context: str = "\n"
 
     def spell(self, texts: Sequence[str], longest: int) -> npt.NDArray[np.int32]:
@@ -76,7 +76,7 @@ class Records:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Population:
-    """Everyone in a data set, the task they learn together, and data that belongs to none of them."""
+    """All users of a data set, their common task, and data that belongs to none of them."""
 
     users: tuple[User, ...]
     task: Task
@@ -85,14 +85,14 @@ class Population:
     test: Examples | None = None  # the data set's own test set, if it has one
     background: Examples | None = None  # other users' data, for defences; disjoint from every user
     outputs_named: tuple[str, ...] = ()  # names of classes or words, if there are any
-    records: Records | None = None  # where users hold secrets: what these look like
-    # What can be seen in an example: 1 shows it, 0 does not, -1 could not.
+    records: Records | None = None  # where users hold secrets: their format
+    # Traits of an example: 1 shows it, 0 does not, -1 could not.
     traits: Mapping[str, Callable[[Examples], npt.NDArray[np.int8]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """One user's examples, divided between what the adversary knows and what stays on the client."""
+    """One user's examples, divided into what the adversary knows and what stays on the client."""
 
     user: User
     prior: Examples
@@ -102,12 +102,12 @@ class Share:
 class Dataset(Protocol):
     """A data set is a frozen dataclass of its settings that can be loaded.
 
-    `load` reads everything it has; choosing users, holding out a test set and dividing prior from private data is
-    done by this room for all data sets alike.
+    `load` reads everything it has; choosing users, holding out a test set and splitting prior from private data is
+    done by this package, in the same way for all data sets.
     """
 
     name: ClassVar[str]
 
     def load(self, seed: int) -> Population:
-        """Read or generate the population; raise DataError that says what to download and where to put it."""
+        """Read or generate the population; raise a DataError that says what to download and where to put it."""
         ...

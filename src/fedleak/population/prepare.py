@@ -1,4 +1,4 @@
-"""From a data set to the users who take part: examined, drawn, and split into prior and private data."""
+"""From a data set to the participating users: checked, sampled, and split into prior and private data."""
 
 from __future__ import annotations
 
@@ -41,27 +41,29 @@ class Prepared:
     outputs_named: tuple[str, ...] = ()
     traits: Mapping[UserId, Mapping[str, float]] = field(default_factory=dict)  # share of the private data showing it
     records: Records | None = None  # what is public about the secrets that users hold
-    injected: Mapping[UserId, str] = field(default_factory=dict)  # records of the adversary's in users' texts
-    # Some of the background, for an adversary to learn from: where there are traits, or it has nobody's data.
+    injected: Mapping[UserId, str] = field(
+        default_factory=dict
+    )  # records that the adversary injected into users' texts
+    # Some of the background, for an adversary to learn from: where there are traits, or it has no prior data.
     public: Examples | None = None
     shows: Mapping[str, npt.NDArray[np.int8]] = field(default_factory=dict)  # which of these show what
-    bystanders: tuple[User, ...] = ()  # users of the data set who do not take part, and nobody's twin
+    bystanders: tuple[User, ...] = ()  # users of the data set who do not take part and are not twins of one who does
 
 
 def prepare(
     dataset: Dataset, plan: PopulationPlan, seed: int, *, iid: bool = False, inject: InjectPlan | None = None
 ) -> Prepared:
-    """Load, examine, draw and split a population; the same seed gives the same users and the same split.
+    """Load, check, sample and split a population; the same seed gives the same users and the same split.
 
-    With `iid` everyone's data is pooled and dealt out again first: the control in which nothing is personal. With
-    `inject` an adversary has placed records in users' texts beforehand; all else is as without.
+    With `iid` all data is pooled and redistributed first: the control without user-specific data. With `inject` an
+    adversary has injected records into users' texts beforehand; everything else stays the same.
     """
     population = dataset.load(seed)
     _check(population, plan)
     examined = data_quality.examine(population.users, plan)
     own = {user.id: user.examples for user in examined.users}
     test_share = plan.test_share if population.test is None else 0.0
-    # Chosen before users are re-dealt, so that the control is split as the run is.
+    # Chosen before the data is redistributed, so that the control is split like the run.
     split = splits.choose(examined.users, plan, test_share=test_share)
     if iid:
         examined = replace(examined, users=_redealt(examined, split, seed))
@@ -97,7 +99,7 @@ def prepare(
         findings=tuple(findings),
         input_shape=tuple(shares[0].private.x.shape[1:]),
         outputs_named=population.outputs_named,
-        # Of the users themselves, in the control too: whether somebody fits a profile must not show in mixed data.
+        # From the users' original data, in the control too: redistributed data must not show who fits a profile.
         traits=_traits(population, drawn, own if iid else None),
         records=population.records,
         injected=marks,
@@ -119,10 +121,10 @@ def _public(background: Examples, seed: int) -> Examples:
 
 
 def _check(population: Population, plan: PopulationPlan) -> None:
-    """Refuse data that lacks what the task or the prior needs, before anything is computed."""
+    """Reject data that lacks what the task or the prior needs, before anything is computed."""
     owners = [user for user in population.users if len(user.examples)]
     if not owners:
-        raise DataError(f"nobody in this data set has any example ({population.source.rstrip('.')})")
+        raise DataError(f"no user in this data set has any examples ({population.source.rstrip('.')})")
     if population.task is not Task.NEXT_TOKEN:
         for user in owners:
             if user.examples.y is None:
@@ -135,17 +137,17 @@ def _check(population: Population, plan: PopulationPlan) -> None:
         without = [user.id for user in owners if getattr(user.examples, column) is None]
         if 0 < len(without) < len(owners):
             raise DataError(
-                f"{len(without)} of {len(owners)} users have no {column} with their examples (first: '{without[0]}') "
-                f"({population.source.rstrip('.')}). Give it for all of them or for none."
+                f"{len(without)} of {len(owners)} users have examples without {column} (first: '{without[0]}') "
+                f"({population.source.rstrip('.')}). Give it for all users or for none."
             )
     for user in owners:
         splits.require(user.examples, plan.prior, population.source)
     if plan.disjoint and plan.users is None:
-        raise DataError("disjoint = true needs users = N in [population]: with everyone in every run nobody is left")
+        raise DataError("disjoint = true needs users = N in [population]; without it every run has all users")
 
 
 def _check_labels(user: UserId, y: npt.NDArray[Any], population: Population) -> None:
-    """Refuse labels of the wrong shape; the loss would broadcast them into nonsense."""
+    """Reject labels of the wrong shape; the loss would broadcast them into nonsense."""
     if population.task is not Task.MULTI_LABEL:
         if y.ndim != 1:
             raise DataError(f"user '{user}': labels of shape {y.shape} where each example needs exactly one")
@@ -159,17 +161,17 @@ def _check_labels(user: UserId, y: npt.NDArray[Any], population: Population) -> 
 def _set_aside(
     population: Population, examined: Examined, plan: PopulationPlan, seed: int
 ) -> tuple[tuple[User, ...], Examples | None]:
-    """Turn some users into background data, if the data set brings none and the plan asks for it."""
+    """Turn some users into background data, if the data set has none and the plan asks for it."""
     if population.background is not None or not plan.background_users:
         return examined.users, population.background
     # A twin of a user who takes part would carry that user's data into the background.
     free = [i for i, user in enumerate(examined.users) if user.id not in examined.twins]
     if len(free) < plan.background_users + 2:
         raise DataError(
-            f"background_users = {plan.background_users} leaves nobody to audit: the data has {len(free)} users "
+            f"background_users = {plan.background_users} leaves no user to audit: the data has {len(free)} users "
             "to choose from. Lower it."
         )
-    # With other users for every seed, whoever is set aside must be the same for all: nobody is in two runs.
+    # With different users for every seed, the users set aside must be the same for all: no user is in two runs.
     chosen = set(
         rng_for(0 if plan.disjoint else seed, "background")
         .choice(free, size=plan.background_users, replace=False)
@@ -182,7 +184,7 @@ def _set_aside(
 def _traits(
     population: Population, drawn: Draw, own: Mapping[UserId, Examples] | None
 ) -> Mapping[UserId, Mapping[str, float]]:
-    """How much of everyone's private data shows each trait; of what they held before, if it was dealt out again."""
+    """How much of each user's private data shows each trait; of the original data, if it was redistributed."""
     found = {}
     for share in drawn.shares if population.traits else ():
         private = share.private
@@ -195,7 +197,7 @@ def _traits(
 
 
 def _redealt(examined: Examined, split: Split, seed: int) -> tuple[User, ...]:
-    """Deal everyone's data out again; users with times among themselves, because the others are split otherwise."""
+    """Redistribute all data; users with times among themselves, because the others are split differently."""
     timed = [user for user in examined.users if user.id not in examined.untimed]
     others = [user for user in examined.users if user.id in examined.untimed]
     dealt = {

@@ -1,7 +1,7 @@
-"""The IID control: everyone's data is pooled and dealt out again, so that nothing is personal any more.
+"""The IID control: all data is pooled and redistributed at random, so that no data is user-specific any more.
 
-Users are re-dealt before they are drawn, trimmed, split or tampered with. So the control goes through everything that
-the run goes through, and a leak that the set-up manufactures shows up in it.
+This comes before sampling, trimming, splitting and injecting. So the control goes through everything that the run goes
+through, and an artificial leak created by the set-up shows up in it.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ __all__ = ["redeal"]
 
 
 def redeal(users: Sequence[User], rng: np.random.Generator, *, within_classes: bool = False) -> tuple[User, ...]:
-    """Deal everyone's documents (albums, days, or single examples) out again; each user gets as many as before.
+    """Redistribute all documents (albums, days, or single examples); each user gets as many as before.
 
-    What belongs together stays together, so that a split which divides it is caught. Where users' class counts are
-    alike by design, examples are exchanged `within_classes`, which keeps the design. Names, attributes and secrets
-    stay with their users: in mixed data they must not be found.
+    What belongs together stays together, so that a split that divides it is caught. Where users' class counts are
+    equal by design, examples are exchanged `within_classes`, which keeps the design. Names, attributes and secrets
+    stay with their users: in redistributed data an attack must not find them.
     """
     owners = [user for user in users if len(user.examples)]
     if not owners:
@@ -36,7 +36,7 @@ def redeal(users: Sequence[User], rng: np.random.Generator, *, within_classes: b
 
 
 def _numbered(parts: Sequence[Examples]) -> list[Examples]:
-    """Number documents and albums on from user to user; each user's own numbers begin anew."""
+    """Number documents and albums consecutively across users; each user's own numbers start at zero."""
     numbered, start = [], {"document": 0, "album": 0}
     for part in parts:
         shifted: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Draw the users who take part, and split each one's data into test, prior and private examples."""
+"""Sample the users who take part, and split each user's data into test, prior and private examples."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from fedleak.population.splits import Split
 
 __all__ = ["Draw"]
 
-_SHORT = 0.05  # of the users may be left out, rather than cut everybody's prior down to less than half
+_SHORT = 0.05  # share of users that may be left out rather than cut all priors to less than half
 
 
 class Draw:
-    """Draw users by the seed, skipping those whose data cannot be split."""
+    """Sample users by the seed, skipping those whose data cannot be split."""
 
     def __init__(
         self, population: Population, examined: Examined, plan: PopulationPlan, split: Split, seed: int
@@ -33,21 +33,21 @@ class Draw:
         self._undivided: list[UserId] = []
 
     def from_(self, candidates: Sequence[User]) -> None:
-        """Find as many users as the plan asks for; `shares` and `findings` say who."""
+        """Find as many users as the plan asks for; the result is in `shares` and `findings`."""
         wanted = self.plan.users if self.plan.users is not None else len(candidates)
         order = iter(self._order(candidates, wanted))
         found = self._take(order, candidates, wanted)
         if self._undivided:
-            why = "too little data to have some both in the prior and in private"
+            why = "too little data for both a prior and a private side"
             if self.split.counts is not None:
-                why = "fewer examples of some class than everyone is to have"
+                why = "fewer examples of some class than every user needs"
             self.findings.append(data_quality.few(sorted(self._undivided), self.plan, why))
         if len(found) < (self.plan.users or 2):
             self._too_few(len(found))
         size = self._prior_size(found)
         short = {i: share for i, share in found.items() if len(share.prior) < size}
         if short:
-            # Others stand in where the plan says how many; where there are none, everybody stays and priors are small.
+            # Others stand in if the plan sets the number; if there are none, all users stay and priors are small.
             more = self._take(order, candidates, len(short), size) if self.plan.users is not None else {}
             if self.plan.users is not None and len(more) < len(short):
                 size = min(len(share.prior) for share in found.values())
@@ -59,7 +59,7 @@ class Draw:
         self._tell_sizes(found.values(), size)
 
     def _take(self, order: Iterator[int], candidates: Sequence[User], wanted: int, least: int = 0) -> dict[int, Share]:
-        """Split the next users in this order until there are so many, with priors of at least some size."""
+        """Split the next users in this order until there are `wanted`, with priors of at least `least` examples."""
         found: dict[int, Share] = {}
         while len(found) < wanted and (i := next(order, None)) is not None:
             parts = self.split_user(candidates[i])
@@ -70,10 +70,10 @@ class Draw:
         return found
 
     def _order(self, candidates: Sequence[User], wanted: int) -> list[int]:
-        """Who is asked first; where seeds have users of their own, only those of this seed.
+        """The order in which users are tried; with disjoint seeds, only the users of this seed.
 
-        The seed's own number says which slice it takes, so that adding seeds to a plan changes no run. Users left
-        over are shared out among the slices, to stand in for those whose data cannot be divided.
+        The seed's number determines its slice, so that adding seeds to a plan changes no run. Left-over users are
+        distributed over the slices, to stand in for those whose data cannot be split.
         """
         if not self.plan.disjoint:
             return [int(i) for i in rng_for(self.seed, "users").permutation(len(candidates))]
@@ -85,18 +85,18 @@ class Draw:
                 f"({self.population.source.rstrip('.')}). "
                 + (f"Use seeds 0 to {slices - 1}, or lower users." if slices else "Lower users.")
             )
-        # By name rather than by place, in case a seed reads the data in another order.
+        # By name rather than by position, in case a seed reads the data in another order.
         order = sorted(range(len(candidates)), key=lambda i: rng_for(0, "disjoint", candidates[i].id).random())
         return [int(i) for i in np.array_split(order, slices)[self.seed]]
 
     def test(self) -> Examples:
-        """Pool what was held out, in the order of the users."""
+        """Pool the held-out examples, in the order of the users."""
         held = [self._held[share.user.id] for share in self.shares]
         test = Examples.concat(held)
         if not len(test):
             raise DataError(
-                f"test_share = {self.plan.test_share} of these users' examples is nothing, so utility cannot be "
-                "measured. Raise it, or take users with more examples."
+                f"test_share = {self.plan.test_share} leaves no test examples, so utility cannot be measured. Raise "
+                "it, or use users with more examples."
             )
         return test
 
@@ -113,7 +113,7 @@ class Draw:
         return _share(user, examples.take(sides.prior), examples.take(sides.private)), examples.take(sides.test)
 
     def _prior_size(self, found: Mapping[int, Share]) -> int:
-        """The size that every prior is to have: as many as nearly all users can give; 0 leaves them as they are."""
+        """The common size of all priors: as many as nearly all users can give; 0 leaves them as they are."""
         most = self.plan.prior_examples
         if most == "all":
             return 0
@@ -134,7 +134,7 @@ class Draw:
         if self.plan.prior_examples != "equal" or max(sizes) == size:
             return
         text = (
-            f"Every prior is cut to {size} example(s), so that its size tells nothing; before, the median was "
+            f"Every prior is cut to {size} example(s), so that its size reveals nothing; before, the median was "
             f"{int(np.median(sizes))}. Raise min_examples for larger priors, or keep all with prior_examples = 'all'."
         )
         self.findings.append(Finding(kind="sizes", count=sum(sizes) - size * len(sizes), action="drop", text=text))

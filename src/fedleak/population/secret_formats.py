@@ -1,10 +1,10 @@
-"""What secrets look like: literal text with slots, read once into an automaton of every string that it admits.
+"""The formats of secrets: literal text with slots, compiled into an automaton of all strings of the format.
 
     my social security number is {d3}-{d2}-{d4}
 
-An automaton (rather than one set of characters per position) also holds what depends on earlier characters: the check
-digit of a card, the days of a month, words of different lengths. Counting its paths gives the exact size of the space,
-and walking it gives searches every character that can come next.
+An automaton (rather than one set of characters per position) also expresses what depends on earlier characters: the
+check digit of a card, the days of a month, words of different lengths. Counting its paths gives the exact size of the
+space, and walking it gives a search every character that can come next.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ SLOTS: Mapping[str, str] = {
     "card": "a card number of 4 x 4 digits with a valid check digit",
     "phone": "a telephone number as in North America: 212-555-0100",
     "birthday": "a date of birth from 1920 to 2019 that exists: 1985-02-28",
-    "word": "a word of the given list",
+    "word": "a word from the given list",
 }
 
 _DIGITS = "0123456789"
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _COUNTED = {"d": _DIGITS, "a": _LETTERS, "x": _LETTERS + _DIGITS}
 _SLOT = re.compile(r"\{([^{}]*)\}")
-_LONGEST = 256  # characters of one slot or record: an alphabet that long is a slip of the pen
+_LONGEST = 256  # characters of one slot or record: anything longer is a typing error
 _YEARS = range(1920, 2020)
 
 _Place: TypeAlias = Any  # where one is inside a piece; what it is depends on the piece
@@ -45,7 +45,7 @@ _Place: TypeAlias = Any  # where one is inside a piece; what it is depends on th
 
 @dataclass(frozen=True)
 class _Piece:
-    """A piece of a format: where it starts, which characters lead on from a place, and where it may end."""
+    """A piece of a format: where it starts, which characters can follow, and where it may end."""
 
     start: _Place
     step: Callable[[_Place], Mapping[str, _Place]]
@@ -54,7 +54,7 @@ class _Piece:
 
 @dataclass(frozen=True)
 class Format:
-    """Every string that a format admits.
+    """The set of all strings of a format.
 
     States are numbered so that each leads only to later ones; `steps[state]` maps a character to the next state, and
     `counts[state]` is how many different endings there are from a state.
@@ -74,7 +74,7 @@ class Format:
 
     @property
     def bits(self) -> float:
-        """What it takes to guess a record of which nothing but the format is known."""
+        """The entropy of a uniformly drawn record."""
         return math.log2(self.size)
 
     @property
@@ -107,7 +107,7 @@ class Format:
         'pin 0042'
         """
         if not 0 <= number < self.size:
-            raise IndexError(f"{number}: the format admits {self.size} records")
+            raise IndexError(f"{number}: the format has {self.size} records")
         record: list[str] = []
         state = 0
         while True:
@@ -123,7 +123,7 @@ class Format:
 
 
 def parse(text: str, words: Sequence[str] = ()) -> Format:
-    """Read a format; `words` is the list that the slot {word} stands for.
+    """Compile a format; `words` are the values of the slot {word}.
 
     >>> parse("my social security number is {d3}-{d2}-{d4}").size
     1000000000
@@ -138,14 +138,14 @@ def parse(text: str, words: Sequence[str] = ()) -> Format:
         end = found.end()
     if not pieces or end == 0:
         known = ", ".join(f"{{{name}}}: {meaning}" for name, meaning in SLOTS.items())
-        raise PlanError(f"secret format '{text}' has no slot, so there is nothing secret in it; slots are {known}")
+        raise PlanError(f"secret format '{text}' has no slot, so it contains nothing secret; slots are {known}")
     pieces += _literal(text[end:], text)
     return _compile(text, pieces)
 
 
 def _literal(text: str, whole: str) -> list[_Piece]:
     if "{" in text or "}" in text:
-        raise PlanError(f"secret format '{whole}': a brace without its partner; slots are written like {{d4}}")
+        raise PlanError(f"secret format '{whole}': unmatched brace; slots are written like {{d4}}")
     return [_pattern(text)] if text else []
 
 
@@ -164,7 +164,7 @@ def _slot(name: str, whole: str, words: Sequence[str]) -> _Piece:
         return _Piece("", _birthday, lambda at: len(at) == 10)
     if name == "word":
         if not words or not all(words):
-            raise PlanError(f"secret format '{whole}': {{word}} needs a list of words without empty ones")
+            raise PlanError(f"secret format '{whole}': {{word}} needs a list of non-empty words")
         return _tree(words)
     raise PlanError(f"secret format '{whole}': unknown slot {{{name}}}{did_you_mean(name, SLOTS)}")
 
@@ -221,7 +221,7 @@ def _tree(strings: Iterable[str]) -> _Piece:
 
 
 def _compile(text: str, pieces: Sequence[_Piece]) -> Format:
-    """Number the states by a subset construction: two words that begin alike leave it open where one is."""
+    """Number the states by a subset construction: words with a common prefix make the state ambiguous."""
 
     def ahead(number: int, place: _Place) -> Iterable[tuple[int, _Place]]:
         """The place itself and, if its piece may end there, the start of the next; the last piece has none."""
@@ -266,5 +266,5 @@ def _counted(text: str, steps: Sequence[Mapping[str, int]], finals: frozenset[in
         ((character, state),) = steps[state].items()
         prefix += character
     if counts[0] == 1:
-        raise PlanError(f"secret format '{text}' admits only one record, so there is nothing secret in it")
+        raise PlanError(f"secret format '{text}' has only one record, so it contains nothing secret")
     return Format(text, tuple(steps), finals, tuple(counts), prefix, tuple(before))

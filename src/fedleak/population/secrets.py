@@ -1,6 +1,6 @@
-"""Secrets that are planted in users' text, so that an audit knows what there is to be found (Carlini et al., 2019).
+"""Secrets planted in users' text, so that an audit knows what there is to find (Carlini et al., 2019).
 
-A secret is truth: it is part of what a client trains on, and nothing else of a run may hold it.
+A secret is part of the truth: a client trains on it, and nothing else in a run may contain it.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Where: TypeAlias = Literal["lines", "anywhere"]
 
 
 def draw(form: Format, count: int, rng: np.random.Generator) -> list[str]:
-    """Draw different records, each as likely as any other.
+    """Draw distinct records uniformly, so that a record has exactly as many bits as its format.
 
-    Uniformly, so that a record is worth exactly as many bits as its format has.
+    Uniform draws also make the chance of guessing one known exactly.
     """
     if count > form.size:
         raise PlanError(
-            f"secret format '{form.text}' admits {form.size} records, but {count} different ones are needed "
-            "(one for each client that holds one, and its decoy); use a format with more or longer slots"
+            f"secret format '{form.text}' has {form.size} records, but {count} distinct ones are needed "
+            "(a secret and a decoy for each client with a secret); use a format with more or longer slots"
         )
     numbers: dict[int, None] = {}
     while len(numbers) < count:
@@ -36,7 +36,7 @@ def draw(form: Format, count: int, rng: np.random.Generator) -> list[str]:
 
 
 def _below(limit: int, rng: np.random.Generator) -> int:
-    """A whole number below any limit; generators stop at 64 bits, and a format does not."""
+    """A random integer below any limit; generators stop at 64 bits, but a format may be larger."""
     size = (limit - 1).bit_length()
     while True:
         number = int.from_bytes(rng.bytes(-(-size // 8)), "little") & ((1 << size) - 1)
@@ -45,18 +45,18 @@ def _below(limit: int, rng: np.random.Generator) -> int:
 
 
 def plant(text: str, record: str, times: int, where: Where, rng: np.random.Generator) -> str:
-    """Insert a record so many times: on lines of its own, or between any two words.
+    """Insert a record several times: on separate lines, or between any two words.
 
-    Never twice at one place: a record that follows itself would teach a model to repeat, not to remember.
+    Never twice at one position: a record that follows itself would teach a model to repeat, not to memorise.
     """
     pattern, after = (r"(?m)^(?=.)", "\n") if where == "lines" else (r"(?<=\S)[ \n](?=\S)", " ")
     places = [found.end() for found in re.finditer(pattern, text)]
     if len(places) < times:
         kind = "lines" if where == "lines" else "spaces between words"
         raise DataError(
-            f"{times} insertions need as many {kind}, and a client's text has {len(places)}; "
+            f"{times} insertions need as many {kind}, but a client's text has {len(places)}; "
             + ("plant anywhere, or " if where == "lines" else "")
-            + "take longer texts or fewer insertions"
+            + "use longer texts or fewer insertions"
         )
     parts, end = [], 0
     for at in np.sort(rng.choice(np.array(places, dtype=np.int64), times, replace=False)).tolist():
@@ -66,7 +66,7 @@ def plant(text: str, record: str, times: int, where: Where, rng: np.random.Gener
 
 
 def check_alphabet(form: Format, characters: Collection[str]) -> None:
-    """Refuse a format whose records the model could not spell."""
+    """Reject a format with characters outside the model's alphabet."""
     strange = sorted(form.alphabet - frozenset(characters))
     if strange:
         shown = " ".join(repr(character) for character in strange)

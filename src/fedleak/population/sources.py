@@ -1,7 +1,7 @@
-"""Where data sets are found on this machine, and what to download where they are not.
+"""Where data sets are looked up on this machine, and what to download if they are missing.
 
-`$FEDLEAK_DATA` first, then the cache (`$XDG_CACHE_HOME/fedleak`, usually `~/.cache/fedleak`); each data set has a
-folder of its own in there. Nothing is downloaded: the terms of these data sets are between their publishers and you.
+`$FEDLEAK_DATA` first, then the cache (`$XDG_CACHE_HOME/fedleak`, usually `~/.cache/fedleak`); each data set has its
+own folder in there. Nothing is downloaded: the terms of use are between you and the publishers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Source:
     """Where the files of a data set come from."""
 
     folder: str
-    choices: tuple[tuple[str, ...], ...]  # any one of these sets of files will do; `name/` is a folder
+    choices: tuple[tuple[str, ...], ...]  # any one of these sets of files suffices; `name/` is a folder
     homepages: tuple[str, ...]
     note: str
 
@@ -70,13 +70,13 @@ SOURCES: Mapping[str, Source] = {
             ("blogs.zip",),
         ),
         homepages=("https://u.cs.biu.ac.il/~koppel/BlogCorpus.htm",),
-        note="the Blog Authorship Corpus as published (blogs.zip), or extracts of it as JSON lines",
+        note="the Blog Authorship Corpus as published (blogs.zip), or extracts of it as JSON Lines",
     ),
     "amazon": Source(
         folder="amazon",
         choices=(("digital_music_5core_first6902.jsonl.xz",), ("reviews_Digital_Music_5.json.gz",)),
         homepages=("https://jmcauley.ucsd.edu/data/amazon/",),
-        note="the 5-core Digital Music reviews, or the first of them as JSON lines",
+        note="the 5-core Digital Music reviews, or the first of them as JSON Lines",
     ),
     "yelp": Source(
         folder="yelp",
@@ -91,8 +91,8 @@ SOURCES: Mapping[str, Source] = {
             "https://github.com/coallaoh/PIPA_dataset (its all_data.txt is index.txt)",
             "https://www.flickr.com/services/api/",
         ),
-        note="the index, Flickr's flickr.photos.getInfo of each photograph, one reply a line, what a detector saw in "
-        "them (columns photo, label), and the images as train/<photoset>_<photo>.jpg",
+        note="the index, the reply of Flickr's flickr.photos.getInfo for each photograph, one per line, the output of "
+        "an object detector (columns photo, label), and the images as train/<photoset>_<photo>.jpg",
     ),
     "openimages": Source(
         folder="openimages",
@@ -117,7 +117,7 @@ SOURCES: Mapping[str, Source] = {
         folder="wikitext2",
         choices=(("wiki.train.shuffled.tokens.xz", "wiki.test.tokens.xz"), ("wiki.train.tokens", "wiki.test.tokens")),
         homepages=("https://huggingface.co/datasets/Salesforce/wikitext",),
-        note="WikiText-2 in words",
+        note="WikiText-2, word level",
     ),
     "enwik8": Source(
         folder="enwik8",
@@ -135,7 +135,7 @@ class Status:
     dataset: str
     present: bool  # everything it needs
     files: tuple[tuple[str, Path | None, int], ...]  # name, where it was found, bytes
-    how: str  # how to get what is missing; empty if nothing is
+    how: str  # how to get what is missing; empty if nothing is missing
 
 
 def _roots() -> list[Path]:
@@ -149,7 +149,7 @@ def _how(dataset: str, missing: Sequence[str]) -> str:
     folder = _roots()[0] / source.folder
     return (
         f"data set '{dataset}' needs {', '.join(missing)} ({source.note}). "
-        f"Download from {' and '.join(source.homepages)} and put into {folder}"
+        f"Download from {' and '.join(source.homepages)} and put it into {folder}"
         + ("" if os.environ.get("FEDLEAK_DATA") else ", or set FEDLEAK_DATA to the folder above it")
         + "."
     )
@@ -166,11 +166,11 @@ def find(dataset: str, files: Sequence[str]) -> Path:
 
 
 def complete(dataset: str) -> tuple[Path, tuple[str, ...]]:
-    """Return the folder of a data set and which of its choices of files is there, or say what to download."""
+    """Return the folder of a data set and which of its sets of files is there, or say what to download."""
     for choice in SOURCES[dataset].choices[:-1]:
         with contextlib.suppress(DataError):
             return find(dataset, choice), choice
-    # The last choice is the one that its publisher offers.
+    # The last set is the one that the publisher offers.
     return find(dataset, SOURCES[dataset].choices[-1]), SOURCES[dataset].choices[-1]
 
 
@@ -179,7 +179,7 @@ def _there(folder: Path, name: str) -> bool:
 
 
 def status() -> list[Status]:
-    """Tell what is here and what is missing, for every data set that needs files."""
+    """What is present and what is missing, for every data set that needs files."""
     return [_status(dataset, source) for dataset, source in SOURCES.items()]
 
 

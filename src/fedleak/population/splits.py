@@ -1,7 +1,7 @@
 """Split a user's examples into what the adversary knows (prior) and what stays on the client (private).
 
-The two sides must be independent draws given the user. Otherwise the split itself ties them together, and an audit
-reports a leak where nothing is personal, or misses one (docs/decisions/0010-independent-splits.md).
+The two sides must be independent draws given the user. Otherwise the split itself makes them dependent, and an audit
+reports an artificial leak, or misses a real one (docs/decisions/0010-independent-splits.md).
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ class Sides:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """How every user of a population is split; chosen once, for the run and its control alike."""
+    """How every user of a population is split; chosen once, for both the run and its control."""
 
     name: SplitName
     prior_share: float
     test_share: float  # 0 where the data set has its own test set
-    counts: ClassCounts | None = None  # balanced: how many of each class everyone has on each side
-    by_design: bool = False  # users' class counts are more alike than chance would make them
+    counts: ClassCounts | None = None  # balanced: how many of each class every user has on each side
+    by_design: bool = False  # users' class counts are more similar than chance would make them
     unit: Literal["example", "document", "album", "day"] = "example"  # what stays together
 
     def __call__(self, examples: Examples, rng: np.random.Generator, *, untimed: bool = False) -> Sides | None:
         """Split one user's examples, or return None where that would leave a side empty.
 
-        A user whose times are unusable but who was kept all the same (`untimed`) is split in the order of the data.
+        A user whose times are unusable but who was kept (`untimed`) is split in the order of the data.
         """
         if self.counts is not None:
             masks = self.counts.draw(examples.y, rng)
@@ -81,7 +81,7 @@ class Split:
         return _WAYS[self.name](examples, self.prior_share, rng)
 
     def _hold_out(self, examples: Examples, rng: np.random.Generator) -> Mask:
-        """Choose at random what tests the trained model; at least two units remain to be split."""
+        """Choose the test examples at random; at least two units remain to be split."""
         held = np.zeros(len(examples), dtype=np.bool_)
         if not self.test_share:
             return held
@@ -94,11 +94,11 @@ class Split:
 
     @property
     def told(self) -> str:
-        """One sentence for every output: how users were split, and what to know about it."""
+        """One sentence for every output: how users' data was split, and what to know about it."""
         told = _TOLD[self.name].format(unit=self.unit)
         if self.by_design and self.name == "independent":
             told += (
-                " Users' class counts are more alike than chance would make them, and there is too little data to "
+                " Users' class counts are more similar than chance would make them, and there is too little data to "
                 "balance the sides: a class that is frequent on one side is rare on the other, so that scores can fall "
                 "below chance and hide leaks."
             )
@@ -106,31 +106,30 @@ class Split:
 
 
 STRATIFIED = (
-    "The split is stratified by class. It copies each user's class counts to both sides, chance included, and so "
-    "manufactures leaks where nothing is personal. Do not sign off on these scores: remove split = 'stratified' from "
-    "[population]."
+    "The split is stratified by class. It copies each user's class counts, including chance deviations, to both sides, "
+    "and so creates artificial leaks. Do not sign off on these scores: remove split = 'stratified' from [population]."
 )
 _TOLD: Mapping[SplitName, str] = {
     "independent": "Each user's data is split at random by {unit}, so that the two sides are independent draws given "
     "the user.",
-    "balanced": "Everyone has equally many of each class on each side: users' class counts are more alike than chance "
-    "would make them, and a random split would make the two sides opposites of each other.",
-    "half": "Each user's data is cut into random halves (split = 'half', as in Gradient-Leaks). Where users' class "
-    "counts are alike by design, this pushes scores below chance and can hide leaks.",
+    "balanced": "Every user has the same number of examples of each class on each side: users' class counts are more "
+    "similar than chance would make them, and a random split would make the two sides opposites of each other.",
+    "half": "Each user's data is divided into random halves (split = 'half', as in Gradient-Leaks). Where users' class "
+    "counts are equal by design, this pushes scores below chance and can hide leaks.",
     "stratified": STRATIFIED,
     "chrono": "Each user's older data is the prior and the newer data is private.",
     "album": "Each user's data is split at random by album.",
-    "none": "The adversary has no data of anybody.",
+    "none": "The adversary has no prior data.",
 }
 
 
 def choose(users: Sequence[User], plan: PopulationPlan, *, test_share: float) -> Split:
-    """Choose the split that a plan asks for, or the most neutral one for the data where it leaves the choice."""
+    """Choose the split that the plan sets, or the most neutral one for the data."""
     common: dict[str, Any] = {"prior_share": plan.prior_share, "test_share": test_share}
     if plan.prior != "random":
         if plan.split != "auto":
             raise PlanError(
-                f"[population]: split = '{plan.split}' says how a random prior is drawn, and prior = '{plan.prior}'; "
+                f"[population]: split = '{plan.split}' applies only to a random prior, but prior = '{plan.prior}'; "
                 "remove one of the two"
             )
         return Split(name=plan.prior, unit="document" if plan.prior == "none" else _unit(users), **common)
@@ -144,14 +143,14 @@ def choose(users: Sequence[User], plan: PopulationPlan, *, test_share: float) ->
             return Split(name="balanced", by_design=by_design, counts=counts, **common)
         if plan.split == "balanced":
             raise DataError(
-                "split = 'balanced' needs data with one class label an example and without documents, albums or times, "
-                "and users who have several examples of the same classes; use split = 'independent'"
+                "split = 'balanced' needs data with one class label per example, no documents, albums or times, and "
+                "users with several examples of the same classes; use split = 'independent'"
             )
     return Split(name="independent", by_design=by_design, unit=unit, **common)
 
 
 def require(examples: Examples, prior: PriorName, source: str) -> None:
-    """Refuse a prior for which the data set lacks the column."""
+    """Reject a prior for which the data set lacks the column."""
     column = _NEEDS.get(prior)
     if column is None:
         return
@@ -162,15 +161,15 @@ def require(examples: Examples, prior: PriorName, source: str) -> None:
             f"({source.rstrip('.')}). Name its {column} column if it has one, or use prior = 'random'."
         )
     if column == "album" and not np.issubdtype(values.dtype, np.integer):
-        # NaN is no album: NaNs are one group or many depending on who counts them.
+        # NaN is not an album: NaNs are one group or many, depending on the function that counts them.
         raise DataError(
             f"prior = 'album' needs a whole number for the album of every example, not {values.dtype} "
-            f"({source.rstrip('.')}). Number the albums, and give images of no album a number each."
+            f"({source.rstrip('.')}). Number the albums, and give each image without an album its own number."
         )
 
 
 def _unit(users: Sequence[User]) -> Literal["example", "document", "album", "day"]:
-    """What of these users' data belongs together."""
+    """The unit of these users' data that is never divided."""
     first = users[0].examples if users else None
     if first is not None and first.document is not None:
         return "document"
@@ -182,23 +181,23 @@ def _unit(users: Sequence[User]) -> Literal["example", "document", "album", "day
 def units(examples: Examples) -> IntArray:
     """Number what belongs together: documents and albums, or else examples of one day, or else every example.
 
-    Examples of one occasion resemble each other beyond what the user has in common with themselves. Split between both
-    sides they would give the occasion away, not the user.
+    Examples from one occasion resemble each other beyond what is typical of the user. On both sides of a split, they
+    would reveal the occasion, not the user.
     """
     if examples.document is not None or examples.album is not None or examples.time is None:
         return groups(examples, albums=True)
     day = np.floor(examples.time)
     unknown = np.isnan(day)
-    # An example without a time is a unit of its own; days are counted from 1970, so these numbers are free.
+    # An example without a time is a separate unit; days are counted from 1970, so these numbers are free.
     day[unknown] = np.nanmax(day, initial=0) + 1 + np.arange(int(unknown.sum()))
     return np.unique(day, return_inverse=True)[1].astype(np.int64)
 
 
 def groups(examples: Examples, *, albums: bool = False) -> IntArray:
-    """Number the groups of examples that are never divided: documents, and albums where asked.
+    """Number the groups of examples that are never divided: documents, and albums if requested.
 
-    Sentences of one post share their subject: divided between both sides they would give the user away by the post,
-    not by the user. A document with images of two albums joins these albums.
+    Sentences of one post share their topic: on both sides of a split, they would reveal the post, not the user. A
+    document with images from two albums joins these albums.
     """
     columns = [examples.document, examples.album if albums else None]
     present = [np.unique(column, return_inverse=True)[1] for column in columns if column is not None]
@@ -216,7 +215,7 @@ def groups(examples: Examples, *, albums: bool = False) -> IntArray:
 
 
 def _cut(sizes: IntArray, share: float, allowed: Mask | None = None) -> int | None:
-    """How many of the groups, in this order, come nearest to a share of the examples and leave some for both sides."""
+    """How many of the groups, in this order, come closest to a share of the examples and leave some for both sides."""
     reached = np.cumsum(sizes)[:-1]
     miss = np.abs(reached - share * sizes.sum())
     if allowed is not None:
@@ -248,7 +247,7 @@ def _stratified(examples: Examples, share: float, rng: np.random.Generator) -> M
 
 def _chrono(examples: Examples, share: float, rng: np.random.Generator) -> Mask | None:
     """Everything in the prior is strictly older than everything private; whole documents, whole days."""
-    assert examples.time is not None  # `require` was asked before
+    assert examples.time is not None  # checked by `require`
     group = groups(examples)
     count = int(group.max()) + 1
     first, last = np.full(count, np.inf), np.full(count, -np.inf)
@@ -261,7 +260,7 @@ def _chrono(examples: Examples, share: float, rng: np.random.Generator) -> Mask 
 
 
 def _as_listed(examples: Examples, share: float) -> Mask | None:
-    """Take the earlier rows for the older ones, where nothing better is known."""
+    """Treat earlier rows as older, if nothing better is known."""
     group = groups(examples)
     first = np.unique(group, return_index=True)[1]
     order = np.argsort(first)

@@ -16,7 +16,7 @@ PAD, UNKNOWN = 0, 1
 _RESERVED = ("<pad>", "<unknown>")
 _TOKEN = re.compile(r"[^\W\d_]+(?:['\u2019][^\W\d_]+)*|\d+(?:[.,]\d+)*|[^\w\s]|_")
 _END = re.compile(r"(?<=[.!?])[\"')\]]*\s+|\n+")
-_SHORTEST = 3  # words: less than this leaves nothing to predict
+_SHORTEST = 3  # words: fewer leave nothing to predict
 
 
 def tokenise(text: str) -> list[str]:
@@ -46,7 +46,7 @@ def vocabulary(texts: Iterable[Iterable[Sequence[str]]], size: int) -> tuple[str
     """Choose the words that most users use; the first two entries stand for padding and for every other word.
 
     Words are ranked by how many users use them, then by how often, so that one user's favourite word, which would
-    identify them, does not enter.
+    identify them, is not included.
     """
     used_by: Counter[str] = Counter()
     uses: Counter[str] = Counter()

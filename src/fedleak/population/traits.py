@@ -1,8 +1,7 @@
-"""What can be seen in an example by a rule: how a digit is written, what a sentence is about.
+"""Traits of an example, decided by a rule: how a digit is written, what a sentence is about.
 
-A profile (Orekondy et al., 2020, section 5.2.2) is a set of examples that somebody picked by looking at them. These
-rules do the looking, twice: in other users' public examples, to make up the set, and in everybody's own private data,
-to know in the end who fits.
+A profile (Orekondy et al., 2020, section 5.2.2) is a set of examples picked by hand. These rules replace the manual
+choice, twice: on other users' public examples, to make the set, and on every user's private data, to know who fits.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ def bold(examples: Examples) -> Seen:
 
 
 def barred_seven(examples: Examples) -> Seen:
-    """Sevens with a bar across the stem, as most users in continental Europe write them."""
+    """Sevens with a bar across the stem, as most people in continental Europe write them."""
     seen = np.full(len(examples), -1, dtype=np.int8)
     if examples.y is not None:
         for row in np.flatnonzero(examples.y == 7):
@@ -96,7 +95,7 @@ def topics(words: Sequence[str]) -> Mapping[str, Trait]:
 
 
 def share(seen: Seen) -> float:
-    """The part of those examples that could show a trait that do; 0 where none could.
+    """The share of the examples that show a trait, among those that could; 0 where none could.
 
     >>> share(np.array([1, 0, -1, 1, 1], dtype=np.int8))
     0.75

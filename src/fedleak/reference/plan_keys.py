@@ -23,9 +23,9 @@ every default filled in. Unknown keys are errors. This page is generated from th
 
 | key | type | default | meaning |
 | --- | --- | --- | --- |
-| `title` | text | the file's name | headline of the report |
-| `story` | text | empty | what is audited, in words, for people who never saw the system |
-| `seeds` | list of int >= 0 | `[0]` | one run of everything for each; scores pool them by user |
+| `title` | text | the file's name | title of the report |
+| `story` | text | empty | what is audited, in plain language, for readers who do not know the system |
+| `seeds` | list of int >= 0 | `[0]` | everything is run once per seed; scores pool the seeds by user |
 | `[full]` | table | none | keys of this plan that `--full` replaces, for instance `population = {users = 300}` |
 | `[limits.GAME]` | table | none | shares that no interval's lower end may exceed (exit code 3) |
 
@@ -45,24 +45,24 @@ _TABLES = (
 )
 _KINDS: tuple[tuple[str, registry.Kind, str], ...] = (
     ("[dataset]", "dataset", "Exactly one; `name` chooses it, the other keys are its settings."),
-    ("[model]", "model", 'Exactly one; `name = "module:callable"` is a model of your own.'),
+    ("[model]", "model", 'Exactly one; `name = "module:callable"` is your own model.'),
     ("[[attack]]", "attack", "One or more."),
     (
         "[[game]]",
         "game",
-        "Any number; how the attacks' games are played. Every attack plays each of its game's tables, and the game "
-        "with these defaults where there is none.",
+        "Any number; the settings of the attacks' games. Every attack runs on each table of its game, or on the game "
+        "with its defaults if there is none.",
     ),
     (
         "[[analysis]]",
         "analysis",
-        "Any number, each once; made of the undefended federation after the attacks. `fedleak analyse` makes others.",
+        "Any number, each once; run on the undefended run after the attacks. `fedleak analyse` runs others.",
     ),
     (
         "[[defence]]",
         "defence",
-        "Any number; each is an alternative that is audited on its own. `also = [{name = ...}]` adds others to it, "
-        "`deployed = true` marks the one that is in use.",
+        "Any number; each is an alternative that is audited separately. `also = [{name = ...}]` combines it with "
+        "others, `deployed = true` marks the deployed one.",
     ),
 )
 
@@ -79,7 +79,7 @@ def plan_keys() -> str:
             parts.append(f"### `{name}`\n\n{summary(chosen)}\n\n{table(chosen)}")
     parts.append("## Adversaries\n\nNames for `adversaries` in `[audit]`.")
     rows = [f"| `{name}` | {registry.load('adversary', name).summary} |" for name in registry.names("adversary")]
-    parts.append("\n".join(["| name | who |", "| --- | --- |", *rows]))
+    parts.append("\n".join(["| name | description |", "| --- | --- |", *rows]))
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
@@ -97,7 +97,7 @@ def table(cls: type[Any]) -> str:
 
 
 def keys(cls: type[Any]) -> Iterator[str]:
-    """The rows of a dataclass's fields."""
+    """The table rows of a dataclass's fields."""
     hints = get_type_hints(cls, include_extras=True)
     for field in dataclasses.fields(cls):
         if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:

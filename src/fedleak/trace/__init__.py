@@ -1,1 +1,1 @@
-"""The record of a run on disk, and beside it the truth and the adversary's prior knowledge."""
+"""The record of a run on disk, and next to it the truth and the adversary's prior."""

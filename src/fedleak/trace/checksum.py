@@ -1,11 +1,11 @@
 """The checksum of what a round adds to a file: CRC-32 over data that is folded first.
 
-zlib's CRC-32 alone reads at a fifth of the speed of the page cache (benchmarks/trace.py), so it would decide how fast
-a trace is read. The data is cut into pieces of 64 KiB and these into segments of 2 KiB; the exclusive or of the
-segments of each piece goes into the CRC-32, and after the last whole segment the bytes that are left. Damage within a
-segment reaches the CRC bit by bit, so that any one flipped bit and any burst of up to 32 bits is found with certainty,
-and anything else but for one chance in four billion, unless the same bits of two segments of one piece are flipped
-together.
+zlib's CRC-32 alone reads at a fifth of the speed of the page cache (benchmarks/trace.py), so it would limit the speed
+of reading a trace. The data is divided into pieces of 64 KiB and these into segments of 2 KiB; the exclusive or of the
+segments of each piece goes into the CRC-32, and then the bytes after the last complete segment. Damage within a segment
+reaches the CRC bit by bit, so that any single flipped bit and any burst of up to 32 bits is always detected, and
+anything else with a probability of all but one in four billion, unless the same bits of two segments of one piece are
+flipped.
 
 >>> checksum(np.frombuffer(b"123456789", np.uint8)) == zlib.crc32(b"123456789")
 True
@@ -34,7 +34,7 @@ class Checksum:
 
     def __init__(self) -> None:
         self._crc = 0
-        self._rest = bytearray()  # of the piece that is not yet whole
+        self._rest = bytearray()  # of the piece that is not yet complete
 
     def update(self, data: Bytes) -> None:
         """Take bytes that are not the last."""

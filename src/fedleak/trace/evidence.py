@@ -1,7 +1,7 @@
 """What reconstructed images are compared with: users' private data, and data of users who did not take part.
 
-It lies in the truth's folder, for the owner's eyes only, and only where a plan asks for images: other runs do not
-keep anybody's data.
+It is in the folder of the truth, readable by its owner only, and only where a plan reconstructs images: other runs do
+not keep users' data.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Evidence:
     """Examples by user, twice."""
 
     held: Prior  # what each client trained on
-    bystanders: Prior  # users of the same data set who did not take part, with what is known of them; behind them the
-    # test set: a judge of images learns from these, who are nobody's victims
+    bystanders: Prior  # users of the same data set who did not take part, with their attributes, followed by the test
+    # set: the classifier that judges images learns from these, since they are not victims
 
     @staticmethod
     def of(prepared: Prepared) -> Evidence:

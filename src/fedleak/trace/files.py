@@ -1,4 +1,4 @@
-"""How every room writes to disk: whole or not at all, and for the owner's eyes only."""
+"""How all packages write to disk: atomically, and readable by the owner only."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from fedleak.errors import FedleakError, TraceError
 
 __all__ = ["private_folder", "write_atomic", "open_regular", "read_whole"]
 
-# Far above any header or truth that a run writes, far below what would hurt: a hostile file must not fill the memory.
+# Far above any header or truth that a run writes, far below what would hurt: a hostile file must not exhaust memory.
 _LARGEST = 1 << 28
 
 
 def private_folder(folder: Path) -> None:
-    """Make a folder, with its missing parents, that only its owner may enter, whatever the umask says."""
+    """Create a folder, with its missing parents, that only its owner may enter, whatever the umask."""
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         for path in reversed(missing):
             path.mkdir(mode=0o700, exist_ok=True)
             path.chmod(0o700)
     except OSError as error:
-        raise FedleakError(f"cannot make the folder {folder}: {error.strerror}; choose another --out") from error
+        raise FedleakError(f"cannot create the folder {folder}: {error.strerror}; choose another --out") from error
     if not folder.is_dir():
         raise FedleakError(f"{folder} is a file, not a folder; choose another --out")
 
@@ -51,7 +51,7 @@ def write_atomic(path: Path, data: bytes) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    # The rename itself must reach the disk, or a capability cut could bring the old name back.
+    # The rename itself must reach the disk, or a power failure could bring the old name back.
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -66,7 +66,7 @@ def _remove(temporary: Path | None) -> None:
 
 
 def open_regular(path: Path) -> int:
-    """Open a file for reading, refusing pipes and clients: a trace from elsewhere must not make its reader hang."""
+    """Open a file for reading, rejecting pipes and devices: a trace from elsewhere must not make its reader hang."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError as error:
@@ -80,7 +80,7 @@ def open_regular(path: Path) -> int:
 
 
 def read_whole(path: Path) -> bytes:
-    """Read a small file, refusing one too large to be what its name says."""
+    """Read a small file, rejecting one that is too large to be what its name says."""
     with open(open_regular(path), "rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size > _LARGEST:

@@ -29,7 +29,7 @@ class Table:
     """One append-only file of a trace: rows of one kind, all of one size."""
 
     name: str  # of the file; numbered rather than named by layer, so that no layer name can point elsewhere
-    observation: str  # what somebody who reads it learns: snapshots, aggregates, client, shadow, size, updates, dropped
+    observation: str  # what its content shows: snapshots, aggregates, client, shadow, size, updates, dropped
     per: Per  # one row for every model (round 0 too), round or client; notes are lines of any length
     row: int  # bytes
 
@@ -47,8 +47,8 @@ class Table:
 class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The public part of a run: its model, its settings, and the pseudonyms of its clients.
 
-    Which user a client belongs to is never here; it is in the truth, in a folder of its own. Which clients the
-    adversary runs itself, on data it already knows, is here: it knows its own clients.
+    Which user a client belongs to is never here; it is in the truth, in a separate folder. Which clients the adversary
+    runs itself, on data it already knows, is here: it knows its own clients.
     """
 
     fingerprint: str  # of the plan and the seed; a folder is only resumed by the plan that began it
@@ -60,31 +60,31 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     shadow: tuple[int, ...]  # by client index: which candidate's data the adversary put on it; -1 for everyone else's
     settings: Mapping[str, Any] = {}  # of the federation, as every client knows them
     defences: tuple[Mapping[str, Any], ...] = ()
-    hidden: tuple[str, ...] = ()  # observations that the defences take from everybody, by name
+    hidden: tuple[str, ...] = ()  # observations that the defences remove for every adversary, by name
     tampering: tuple[Mapping[str, Any], ...] = ()
     dtype: Literal["float32", "float16"] = "float32"  # of the recorded updates
     holds_updates: bool = True  # False: the channel let only sums through
 
     def __post_init__(self) -> None:
-        """Refuse what no run can have written; a header may come from anywhere."""
+        """Reject what no run can have written; a header may come from anywhere."""
         if not self.layout or len(self.layout) > 100_000:
             raise ValueError(f"a model has 1 to 100,000 layers, not {len(self.layout)}")
         if len({layer.name for layer in self.layout}) < len(self.layout):
-            raise ValueError("two layers have one name")
+            raise ValueError("two layers have the same name")
         if any(extent < 0 for layer in self.layout for _, shape in layer.tensors for extent in shape):
             raise ValueError("a tensor has a negative extent")
         if any(layer.size < 1 for layer in self.layout) or self.size * 4 > _LARGEST_ROW:
             raise ValueError(f"a layer is empty, or the model has more than {_LARGEST_ROW // 4} parameters")
         if len(set(self.clients)) < len(self.clients) or len(self.shadow) != len(self.clients):
-            raise ValueError("every client needs a pseudonym of its own and a shadow index")
+            raise ValueError("every client needs a unique pseudonym and a shadow index")
         if unknown := set(self.hidden) - set(Observation.__members__):
-            raise ValueError(f"nobody has a observation '{min(unknown)}' that could be hidden")
+            raise ValueError(f"there is no observation '{min(unknown)}' to hide")
         if any(index < -1 or index >= 1 << 31 for index in self.shadow):
             raise ValueError("a shadow index is out of range")
 
     @property
     def size(self) -> int:
-        """How many numbers the model holds."""
+        """How many parameters the model has."""
         return sum(layer.size for layer in self.layout)
 
     def tables(self) -> tuple[Table, ...]:
@@ -102,7 +102,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         )
 
     def split(self, model: FloatArray) -> Params:
-        """Cut a whole model, as the tables hold it, into its layers."""
+        """Split a whole model, as stored in the tables, into its layers."""
         ends = np.cumsum([layer.size for layer in self.layout])[:-1]
         return {layer.name: part for layer, part in zip(self.layout, np.split(model, ends), strict=True)}
 

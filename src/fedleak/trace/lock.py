@@ -20,10 +20,10 @@ _held: set[Path] = set()
 
 @contextlib.contextmanager
 def locked(folder: Path, patience: float = 0.0) -> Iterator[None]:
-    """Hold an output folder for the life of a run; the kernel lets go when the process ends, however it ends.
+    """Lock an output folder for the duration of a run; the kernel releases the lock when the process ends.
 
     A POSIX record lock rather than flock: a worker process must not inherit it, or a killed run could not be resumed
-    until its last orphan is gone. A lock that is taken is tried again for as many seconds as there is patience.
+    until its last orphan is gone. A lock that is taken is retried for `patience` seconds.
     """
     private_folder(folder)
     path = folder.resolve() / ".lock"

@@ -1,10 +1,10 @@
-"""The commit log: a round exists once its whole line is here.
+"""The commit log: a round exists once its complete line is here.
 
     1f0a33c7 {"round":3,"clients":24,"notes":0,"crc":[...]}
 
 The eight digits are the CRC-32 of what follows them. `clients` and `notes` count from the start of the trace, so
-a line fixes where every file ends; `crc` holds the checksum (checksum.py) of what the round added to each file. Round
-0 is the initial model. A line without its end is a round that was interrupted and does not count; a damaged line
+a line determines where every file ends; `crc` holds the checksum (checksum.py) of what the round added to each file.
+Round 0 is the initial model. A line without its end is a round that was interrupted and does not count; a damaged line
 before that is an error.
 """
 
@@ -49,12 +49,12 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """Every committed round in three compact arrays, indexed by round: a long run must not need more memory."""
+    """Every committed round in three compact arrays, indexed by round: a long run must not need much more memory."""
 
     clients: IntArray  # (rounds + 1,) recorded up to the end of each round
     notes: IntArray
     crc: npt.NDArray[np.uint32]  # (rounds + 1, tables)
-    bytes: int  # of the whole lines; what follows them was interrupted
+    bytes: int  # of the complete lines; what follows them was interrupted
 
     @property
     def rounds(self) -> int:

@@ -41,7 +41,7 @@ class _Content(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Background:
-    """Public examples of other users, and which of them show what: a set can be curated from it."""
+    """Public examples from other users, and which traits they show."""
 
     examples: Examples
     shows: Mapping[str, npt.NDArray[np.int8]]  # trait -> by example: 1 shows it, 0 does not, -1 could not
@@ -55,21 +55,21 @@ class Prior:
     examples: tuple[Examples, ...]  # by candidate
     task: Task
     outputs: int  # classes, vocabulary size, or 1
-    attributes: tuple[Mapping[str, str], ...] = ()  # by candidate: facts about the user; () where none are known
+    attributes: tuple[Mapping[str, str], ...] = ()  # by candidate: attributes of the user; () where none are known
     background: Background | None = None
-    records: Records | None = None  # what secrets look like, where users hold some
-    injected: Mapping[str, str] = field(default_factory=dict)  # client -> the record that the adversary put there
+    records: Records | None = None  # the format of the secrets, where users hold some
+    injected: Mapping[str, str] = field(default_factory=dict)  # client -> the record that the adversary injected there
 
     def take(self, candidates: IntArray) -> Prior:
-        """What an adversary has who knows only these candidates, in this order.
+        """The prior of an adversary that knows only these candidates, in this order.
 
-        Background and records are left out: a game that gives them to the adversary does so in its questions. So is
-        what was injected, which only a view hands out, to an adversary who has the power.
+        Background and records are left out: a game that gives them to the adversary does so in its questions. So are
+        injected records, which only a view shows, to an adversary with the capability.
         """
         return replace(
             self,
             candidates=tuple(self.candidates[i] for i in candidates),
-            # Copies: a slice of the whole would lead back to everybody's.
+            # Copies: a slice of the whole would give access to all users' data.
             examples=tuple(self.examples[i].take(np.arange(len(self.examples[i]))) for i in candidates),
             attributes=tuple(self.attributes[i] for i in candidates) if self.attributes else (),
             background=None,
@@ -78,7 +78,7 @@ class Prior:
         )
 
     def save(self, folder: Path) -> None:
-        """Write each column of all candidates as one .npy file, then the index that makes them count."""
+        """Write each column of all candidates as one .npy file, then the index that makes them valid."""
         private_folder(folder)
         checksums: dict[str, int] = {}
         behind: dict[str, int] = {}
@@ -88,7 +88,7 @@ class Prior:
             if all(part is None for part in parts):
                 continue
             if any(part is None for part in parts):
-                raise ValueError(f"some candidates have '{name}' and some have not")
+                raise ValueError(f"some candidates have '{name}' and others do not")
             checksums[name] = _save(folder / f"{name}.npy", np.concatenate(parts))
         if self.background is not None:
             traits = tuple(self.background.shows)
@@ -118,10 +118,10 @@ class Prior:
         content = unseal(folder / _FILE, _KIND, _VERSION, _Content)
         path = folder / _FILE
         if len(content.counts) != len(content.candidates) or len(set(content.candidates)) < len(content.candidates):
-            raise TraceError(f"{path} does not give every candidate one number of examples")
+            raise TraceError(f"{path} does not give the number of examples of every candidate")
         if content.attributes and len(content.attributes) != len(content.candidates):
             raise TraceError(f"{path} has attributes of {len(content.attributes)} for {len(content.candidates)} users")
-        # Nobody's data has no columns.
+        # Without candidates there are no columns.
         if ("x" in content.columns) != bool(content.candidates) or not set(content.columns) <= set(_COLUMNS):
             raise TraceError(f"{path} names the columns {', '.join(content.columns)}; known: {', '.join(_COLUMNS)}")
         columns = {name: _load(folder / f"{name}.npy", crc) for name, crc in content.columns.items()}
@@ -173,7 +173,7 @@ def _load(path: Path, crc: int) -> npt.NDArray[Any]:
     if found != crc:
         raise TraceError(f"{path} is damaged (checksum); restore it from a copy, or record the run again")
     try:
-        # Mapped first: a header that promises more than the file holds is refused before anything is allocated.
+        # Mapped first: a header that promises more than the file holds is rejected before anything is allocated.
         mapped = np.load(path, mmap_mode="r", allow_pickle=False)
         if mapped.ndim < 1 or mapped.dtype.kind not in "fiu":
             raise ValueError(f"an array of {mapped.dtype} is not a column of numbers")

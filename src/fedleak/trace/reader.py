@@ -1,7 +1,7 @@
 """Read a trace: one layer of all updates, one snapshot, one column, without loading the rest.
 
-Nothing that is read is believed before its checksum is compared. Memory does not grow with the number of rounds
-beyond a few bytes a round and layer.
+Nothing that is read is trusted before its checksum is verified. Memory does not grow with the number of rounds
+beyond a few bytes per round and layer.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from fedleak.trace.log import Log
 
 __all__ = ["Trace", "Dropped"]
 
-# Small enough to stay in the processor's cache from being read to being compared, large enough to hide the calls.
+# Small enough to stay in the CPU cache between reading and verifying, large enough to hide the cost of the calls.
 _BLOCK = 1 << 21
 
 
 class Dropped(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A client whose update of a round was left out, and why."""
+    """A client whose update was dropped from a round, and why."""
 
     round: int
     client: str
@@ -41,7 +41,7 @@ class Trace:
     """A recorded run.
 
     `only` limits which files may be opened at all, by what they show (`Table.observation`); a view passes what its
-    adversary sees, so that the rest is out of reach rather than out of sight.
+    adversary sees, so that the rest cannot even be read.
     """
 
     def __init__(self, folder: Path, header: Header, log: Log, only: Collection[str] | None) -> None:
@@ -61,8 +61,8 @@ class Trace:
             raise TraceError(f"{folder} holds no rounds yet; run `fedleak train` on its plan")
         if only is None:
             return Trace(folder, header, log, only)
-        # A checksum of a hidden column of few small numbers is as good as the column: it can be found by trying. So is
-        # the list of clients, once the numbers are known.
+        # The checksum of a hidden column of few small numbers is as good as the column: it can be found by brute force.
+        # So is the list of clients, once the numbers are known.
         hidden = [table.observation not in only for table in header.tables()]
         log = replace(log, crc=np.where(hidden, np.uint32(0), log.crc))
         if "client" not in only:
@@ -71,7 +71,7 @@ class Trace:
 
     @property
     def rounds(self) -> int:
-        """How many whole rounds are on disk."""
+        """How many complete rounds are on disk."""
         return self._log.rounds
 
     @property
@@ -112,8 +112,8 @@ class Trace:
     def blocks(self, layer: str, rows: int | None = None) -> Iterator[FloatArray]:
         """One layer of every update as float32, some rows at a time.
 
-        Checksums are compared round by round as the blocks go by, so a block may come out before the end of its
-        round is seen; the iteration never ends normally on a damaged file.
+        Checksums are verified round by round while streaming, so a block may be yielded before the end of its round is
+        read; the iteration never ends normally on a damaged file.
         """
         table, size = self._layer(layer)
         step = table.row * (rows or max(1, _BLOCK // table.row))
@@ -132,7 +132,7 @@ class Trace:
         return self._model("aggregates", round_number)
 
     def dropped(self) -> Iterator[Dropped]:
-        """Every update that the federation left out."""
+        """Every update that the federation dropped."""
         table = self._table("dropped")
         rest = b""
         for block in self._stream(table, _BLOCK):
@@ -144,7 +144,7 @@ class Trace:
                     raise TraceError(f"{self.folder / table.name} was not written by Fedleak: {error}") from error
 
     def verify(self) -> None:
-        """Compare every checksum of the trace."""
+        """Verify every checksum of the trace."""
         for table in self._tables:
             self._verify(table)
 
@@ -157,7 +157,7 @@ class Trace:
 
     def _layer(self, layer: str) -> tuple[Table, int]:
         if not self.header.holds_updates:
-            raise TraceError(f"{self.folder} holds sums only: the channel of this run let no single update through")
+            raise TraceError(f"{self.folder} holds only sums: the channel of this run hides single updates")
         names = [layer.name for layer in self.header.layout]
         if layer not in names:
             raise KeyError(f"no layer '{layer}'; the model has {', '.join(names)}")
@@ -178,7 +178,7 @@ class Trace:
         return descriptor
 
     def _stream(self, table: Table, step: int, reuse: bool = False) -> Iterator[Bytes]:
-        """Read a file block by block, comparing checksums; with `reuse` a block is overwritten by the next one."""
+        """Read a file block by block, verifying checksums; with `reuse` a block is overwritten by the next one."""
         index = self._tables.index(table)
         ends = self._log.ends(table)
         current, position, last, partial = 0, 0, int(ends[-1]), Checksum()
@@ -203,7 +203,7 @@ class Trace:
 
     def _verify(self, table: Table) -> None:
         if table.name not in self._verified:
-            # Nothing of a block is kept, and fresh memory for each would cost more than reading it.
+            # Blocks are not kept, and new memory for each would cost more than reading it.
             for _ in self._stream(table, table.row * max(1, _BLOCK // table.row), reuse=True):
                 pass
 
@@ -237,5 +237,5 @@ def _fill(descriptor: int, block: Bytes, offset: int, path: Path) -> None:
     while done < len(block):
         got = os.preadv(descriptor, [block.data[done:]], offset + done)
         if got == 0:
-            raise TraceError(f"{path} became shorter while it was read; is another process writing to it?")
+            raise TraceError(f"{path} became shorter while being read; is another process writing to it?")
         done += got

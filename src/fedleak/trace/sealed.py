@@ -1,9 +1,9 @@
-"""JSON files that say what they are, in which version, and whether they are whole.
+"""JSON files with a kind, a version and a checksum.
 
     {"kind": "fedleak-trace", "version": 1, "crc32": 907060870, "content": {...}}
 
-The checksum covers the bytes of `content` as they are written, so the file may be read by users and by other tools
-and a single flipped bit is still found.
+The checksum covers the bytes of `content` as written, so people and other tools can read the file, and a single flipped
+bit is still detected.
 """
 
 from __future__ import annotations

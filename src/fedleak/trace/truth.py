@@ -1,4 +1,4 @@
-"""Who is who in a run: what claims are marked against, in a folder of its own that no attack is given."""
+"""The ground truth of a run, which predictions are scored against, in a separate folder that no attack can read."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ class Truth:
     """The users behind the clients."""
 
     users: tuple[UserId, ...]
-    client_user: Mapping[str, UserId]  # pseudonym of a client -> its owner
+    client_user: Mapping[str, UserId]  # pseudonym of a client -> its user
     attributes: Mapping[UserId, Mapping[str, str]]
     class_counts: Mapping[UserId, list[int]] | None = None  # of the private data; None where there are no classes
     traits: Mapping[UserId, Mapping[str, float]] = field(
         default_factory=dict
     )  # share of the private data that shows it
     secrets: Mapping[UserId, tuple[str, ...]] = field(default_factory=dict)  # records planted in the private data
-    decoys: Mapping[UserId, tuple[str, ...]] = field(default_factory=dict)  # and such as were planted nowhere
-    evidence: Evidence | None = None  # users' data, where images of it are asked for
+    decoys: Mapping[UserId, tuple[str, ...]] = field(default_factory=dict)  # records that were planted nowhere
+    evidence: Evidence | None = None  # users' data, where images are reconstructed
 
     def save(self, folder: Path) -> None:
-        """Write truth.json, for the owner's eyes only."""
+        """Write truth.json, readable by its owner only."""
         private_folder(folder)
         if self.evidence is not None:
             self.evidence.save(folder)
@@ -56,7 +56,7 @@ class Truth:
             | set(content.decoys)
         ) - known
         if strangers:
-            raise TraceError(f"{folder / _FILE} speaks of '{min(strangers)}', who is not among its users")
+            raise TraceError(f"{folder / _FILE} names '{min(strangers)}', who is not among its users")
         return Truth(
             users=tuple(UserId(user) for user in content.users),
             client_user={client: UserId(user) for client, user in content.client_user.items()},

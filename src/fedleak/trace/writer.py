@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TraceWriter"]
 
-# Bytes a write: given several MiB at once, the kernel looks for memory in larger pieces and takes eight times as long.
+# Bytes per write: given several MiB at once, the kernel allocates larger pieces and takes eight times as long.
 _AT_ONCE = 1 << 20
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -46,26 +46,26 @@ class _Position:
 class TraceWriter:
     """The record of one run while it grows.
 
-    Every file only grows, and a round counts once its line is in the log, which is written last. A killed process
-    therefore leaves at most a tail that no line covers; opening the trace again cuts it off. This holds for a killed
-    process, not for a power cut, after which the kernel may have kept the log and lost a row: the checksums find that.
+    Files are append-only, and a round exists once its line is in the log, which is written last. A killed process
+    therefore leaves at most a tail that no line covers; opening the trace again truncates it. This holds for a killed
+    process, not for a power failure, after which the kernel may have kept the log but not a row: checksums detect that.
     """
 
     def __init__(self, folder: Path, header: Header, at: _Position, files: Mapping[str, int]) -> None:
         self.folder = folder
         self.header = header
         self._tables = header.tables()
-        # Looked up once: a round of a small model is recorded in less time than its layout takes to add up.
+        # Computed once: recording a round of a small model takes less time than summing its layout.
         self._layers = [(layer.name, layer.size) for layer in header.layout]
         self._shadow = np.array(header.shadow, dtype="<i4")
         self._at = at
-        # Kept open: opening them anew would cost a short round as much as writing them.
+        # Kept open: reopening them would cost a short round as much as writing them.
         self._files = files
         weakref.finalize(self, _close, files)
 
     @staticmethod
     def open(folder: Path, header: Header) -> TraceWriter:
-        """Begin a trace, or take up one that the same plan began."""
+        """Begin a trace, or resume one that the same plan began."""
         private_folder(folder)
         tables = header.tables()
         if (folder / "header.json").exists():
@@ -73,14 +73,16 @@ class TraceWriter:
         else:
             # A temporary file of an interrupted start is ours; anything else is not, and must not be overwritten.
             if foreign := [path.name for path in folder.iterdir() if not path.name.endswith(".tmp")]:
-                raise TraceError(f"{folder} holds files of something else ({min(foreign)}); choose another --out")
+                raise TraceError(
+                    f"{folder} holds files that are not part of a trace ({min(foreign)}); choose another --out"
+                )
             header.save(folder)
         if not (folder / LOG).exists() and any(_holds(folder / table.name) for table in tables):
             raise TraceError(f"{folder / LOG} is missing; restore it from a copy, or choose another --out")
         files = _open_all(folder, (LOG, *(table.name for table in tables)))
         try:
             log = Log.read(folder, tables)
-            # The log first: were this interrupted, a line whose rows are gone would be worse than rows without one.
+            # The log first: if this is interrupted, a line without its rows would be worse than rows without a line.
             _truncate(files[LOG], folder / LOG, log.bytes)
             for table in tables:
                 _truncate(files[table.name], folder / table.name, log.end(table, log.rounds))
@@ -109,7 +111,7 @@ class TraceWriter:
         self._commit(0, 0, chunks, model)
 
     def append(self, record: Round) -> None:
-        """Record a round: all of it, or none of it and an error."""
+        """Record a round atomically, or raise an error."""
         if self._at.round < 0 or record.number != self._at.round + 1:
             raise ValueError(f"round {record.number} cannot follow round {self._at.round}")
         clients = np.asarray(record.clients)
@@ -181,7 +183,7 @@ class TraceWriter:
         return table.end(at.round, at.clients, at.notes) if at.round >= 0 else 0
 
     def _roll_back(self) -> None:
-        # What cannot be cut off now is cut off when the trace is opened again.
+        # What cannot be truncated now is truncated when the trace is opened again.
         with contextlib.suppress(OSError):
             os.ftruncate(self._files[LOG], self._at.logged)
             for table in self._tables:
@@ -255,7 +257,7 @@ def _position(folder: Path, header: Header, log: Log) -> _Position:
 
 
 def _cannot_write(folder: Path, number: int, needed: int, error: OSError) -> TraceError:
-    kept = f"The rounds before it are kept: make room and run the same command again to go on from round {number}."
+    kept = f"The rounds before it are kept: free some space and rerun the same command to resume from round {number}."
     if error.errno not in _FULL:
         return TraceError(f"round {number} cannot be written to {folder}: {error.strerror}. {kept}")
     space = os.statvfs(folder)

@@ -1,6 +1,6 @@
-"""Who attacks: what each adversary sees of a run and what it can do to it.
+"""The adversaries: what each one observes of a run and what it can do to it.
 
-An adversary is a type, not a comment: views are built from it, and an attack that needs more is refused.
+An adversary is a type, not a comment: views are built from it, and an attack that needs more is rejected.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ __all__ = [
 _PLAIN: Mapping[Observation | Capability, str] = {
     Observation.SNAPSHOTS: "the shared model after every round",
     Observation.UPDATES: "what each client sends back after training",
-    Observation.LINKS: "which of these messages come from one client",
+    Observation.LINKS: "which of these updates come from the same client",
     Observation.SELECTION: "which clients take part in each round",
-    Observation.AGGREGATE: "the sum of what the clients of a round send",
+    Observation.AGGREGATE: "the sum of what the clients send in a round",
     Observation.SIZES: "how many examples each client trains on",
-    Capability.INJECT: "place a record of its own making among the data of a client",
-    Capability.ISOLATE: "give one client a model of its own",
+    Capability.INJECT: "inject a record of its own into a client's data",
+    Capability.ISOLATE: "isolate one client on a model of its own",
     Capability.JOIN: "take part as a client",
 }
 
 
 def describe(observation: Observation | Capability) -> str:
-    """Say what is seen, or can be done, in words for people who never heard of federated learning.
+    """Say in plain language what is observed, or can be done.
 
     >>> describe(Observation.SNAPSHOTS | Observation.SELECTION)
     'the shared model after every round; which clients take part in each round'
@@ -50,7 +50,7 @@ def describe(observation: Observation | Capability) -> str:
 
 
 class Declares(Protocol):
-    """What an attack says of itself before it is played."""
+    """What an attack declares before it runs."""
 
     @property
     def needs(self) -> Observation:
@@ -65,15 +65,15 @@ class Declares(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adversary:
-    """Somebody who attacks a run, by what they see and can do."""
+    """A threat model: what an attacker of a run observes and can do."""
 
     name: str
     observations: Observation
     capabilities: Capability = Capability.NONE
-    summary: str  # one plain sentence
+    summary: str  # a noun phrase in plain language
 
     def lacks(self, needs: Observation) -> Observation:
-        """What of the things that an attack needs this adversary does not see.
+        """The observations that an attack needs and this adversary lacks.
 
         >>> GLOBAL_MODEL_CLIENT.lacks(Observation.UPDATES | Observation.SNAPSHOTS)
         <Observation.UPDATES: 2>
@@ -81,7 +81,7 @@ class Adversary:
         return needs & ~self.observations
 
     def missing(self, attack: Declares) -> str:
-        """What an attack takes and this adversary does not have, in words; empty if it can play the attack."""
+        """What an attack needs and this adversary lacks, in words; empty if it can run the attack."""
         power = attack.capabilities & ~self.capabilities
         lacking = [flag_names(observation)] if (observation := self.lacks(attack.needs)) else []
         return " and ".join([*lacking, f"the capability to {flag_names(power)}"] if power else lacking)
@@ -95,50 +95,52 @@ SERVER = Adversary(
     | Observation.SELECTION
     | Observation.AGGREGATE
     | Observation.SIZES,
-    summary="The company that runs the training: it follows the rules, and keeps everything that clients send, "
-    "under a number that stays the same from round to round.",
+    summary="The company that runs the training, honest but curious, which keeps everything that clients send under "
+    "a pseudonym that stays the same from round to round.",
 )
 ANONYMOUS_SERVER = Adversary(
     name="anonymous-server",
     observations=Observation.SNAPSHOTS | Observation.UPDATES | Observation.AGGREGATE,
-    summary="The company that runs the training, when messages reach it without a sender's name or number.",
+    summary="The company that runs the training, honest but curious, when updates reach it without a sender's name or "
+    "pseudonym.",
 )
 GLOBAL_MODEL_CLIENT = Adversary(
     name="global-model-client",
     observations=Observation.SNAPSHOTS,
-    summary="A client who keeps every version of the shared model that it is sent.",
+    summary="A client that keeps every version of the shared model that it is sent.",
 )
 EAVESDROPPER = Adversary(
     name="eavesdropper",
     observations=Observation.SNAPSHOTS | Observation.SELECTION,
-    summary="A client who keeps every version of the shared model and can tell from the network traffic which "
-    "clients took part.",
+    summary="A client that keeps every version of the shared model and sees from network traffic which clients took "
+    "part.",
 )
 INSIDER = Adversary(
     name="insider",
     observations=Observation.SNAPSHOTS,
     capabilities=Capability.INJECT,
-    summary="A client who keeps every version of the shared model, and once got a message of its own making among "
-    "the texts of each of the others.",
+    summary="A client that keeps every version of the shared model and once injected a record of its own into the "
+    "text of every other client.",
 )
 AGGREGATE_SERVER = Adversary(
     name="aggregate-server",
     observations=Observation.SNAPSHOTS | Observation.AGGREGATE | Observation.SELECTION,
-    summary="The company that runs the training, when cryptography lets it see only the sum of a round's messages.",
+    summary="The company that runs the training, under secure aggregation: cryptography shows it only the sum of a "
+    "round's updates.",
 )
 ACTIVE_SERVER = Adversary(
     name="active-server",
     observations=SERVER.observations,
     capabilities=Capability.ISOLATE,
-    summary="The company that runs the training, when it breaks the rules: it sees what the server sees, and gives "
-    "some clients a model of their own to train, which nobody else's training touches.",
+    summary="The company that runs the training, breaking the protocol: it sees what the server sees, and isolates "
+    "some clients on models that no other client trains.",
 )
 MALICIOUS_CLIENT = Adversary(
     name="malicious-client",
     observations=Observation.SNAPSHOTS,
     capabilities=Capability.JOIN,
-    summary="A client who keeps every version of the shared model, and trains with false examples to make the "
-    "others reveal more.",
+    summary="A client that keeps every version of the shared model and trains on false examples to make the others "
+    "reveal more.",
 )
 
 

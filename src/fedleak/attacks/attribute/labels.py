@@ -1,4 +1,4 @@
-"""What the attribute attacks have in common: updates labelled with the value of an attribute."""
+"""Shared by the attribute attacks: updates labelled with the value of an attribute."""
 
 from __future__ import annotations
 

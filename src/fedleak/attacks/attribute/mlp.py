@@ -22,10 +22,10 @@ __all__ = ["AttributeMlp", "AttributeJoint"]
 
 @dataclass(frozen=True, kw_only=True)
 class AttributeMlp(Network, SingleLayerAttack):
-    """Train the network of re-identification on an attribute instead (Orekondy et al., 2020, Table 4, single task)."""
+    """Train the re-identification network on an attribute instead (Orekondy et al., 2020, Table 4, single task)."""
 
     name: ClassVar[str] = "attribute-mlp"
-    summary: ClassVar[str] = "a small neural network learns what the updates of each group of users look like"
+    summary: ClassVar[str] = "Trains a multilayer perceptron (MLP) on labelled updates to predict the sender's group."
     game: ClassVar[str] = "attribute"
     joint: ClassVar[bool] = False
 
@@ -40,11 +40,13 @@ class AttributeMlp(Network, SingleLayerAttack):
 
 @dataclass(frozen=True, kw_only=True)
 class AttributeJoint(AttributeMlp):
-    """Learn attribute and identity together, one head each (Orekondy et al., 2020, Figure 3d and Table 4, multi-task).
+    """Learn attribute and identity jointly, one head each (Orekondy et al., 2020, Figure 3d and Table 4, multi-task).
 
     What tells users apart also tells groups of them apart, so each task helps the other to a better representation.
     """
 
     name: ClassVar[str] = "attribute-joint"
-    summary: ClassVar[str] = "one neural network learns users and their groups together"
+    summary: ClassVar[str] = (
+        "Trains one neural network to predict users and their groups jointly (multi-task learning)."
+    )
     joint: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-"""Attribute inference from which words a client used at all."""
+"""Attribute inference from the words that a client used (bag of words)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["AttributeWords"]
 
 @dataclass(frozen=True, kw_only=True)
 class AttributeWords:
-    """Separate the groups by the rows of the first layer that moved at all, and by the output bias.
+    """Separate the groups by the rows of the embedding that changed, and by the output bias, with a linear model.
 
     A word's row of the embedding has a gradient only where the word occurs, so the rows that are not exactly zero are
     the client's vocabulary (Melis et al., 2019, section 4.1), whatever the training did to the model in between. The
@@ -29,13 +29,15 @@ class AttributeWords:
     """
 
     name: ClassVar[str] = "attribute-words"
-    summary: ClassVar[str] = "which words a client used at all is read off the update, and compared between groups"
+    summary: ClassVar[str] = (
+        "Reads from the embedding update which words a client used (bag of words), and compares them between groups."
+    )
     game: ClassVar[str] = "attribute"
     needs: ClassVar[Observation] = Observation.UPDATES
     capabilities: ClassVar[Capability] = Capability.NONE
     tasks: ClassVar[tuple[Task, ...]] = tuple(Task)
 
-    cost: Annotated[float, Meta(gt=0, description="price of an update on the wrong side (C)")] = 1.0
+    cost: Annotated[float, Meta(gt=0, description="regularisation parameter C")] = 1.0
 
     def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> FloatArray:
         """Score every value by a linear model's probability."""

@@ -23,7 +23,7 @@ class Centroid(SingleLayerAttack):
     """Compare an update with the mean labelled update of each user; nothing is trained."""
 
     name: ClassVar[str] = "reid-centroid"
-    summary: ClassVar[str] = "an update is compared with each user's average update"
+    summary: ClassVar[str] = "Compares each update with every user's mean update (nearest centroid, cosine similarity)."
 
     def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> FloatArray:
         """Score every option by the cosine between the update and the option's mean."""

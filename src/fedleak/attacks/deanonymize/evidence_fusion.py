@@ -1,4 +1,4 @@
-"""From evidence to probabilities: weights that are learnt on the adversary's own data, and one user a client."""
+"""Evidence fusion: weights learnt on the adversary's own data, and a one-to-one assignment of clients to users."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Trial:
 
 
 def weigh(trials: Sequence[Trial]) -> Table:
-    """Weights under which the softmax of the summed evidence gives the right users the most probability."""
+    """Fit weights of the evidence by maximum likelihood of the true users (softmax regression)."""
     kinds = trials[0].scores.shape[0]
     # On one scale, so that one starting point and one penalty serve all.
     scale = np.array([np.mean([trial.scores[kind].std() for trial in trials]) or 1.0 for kind in range(kinds)])
@@ -49,9 +49,9 @@ def weigh(trials: Sequence[Trial]) -> Table:
 
 
 def level_of_strangers(trials: Sequence[Trial], weights: Table, seen: int) -> float:
-    """How much evidence, over all users with prior data, tells best whether somebody is one of them.
+    """The threshold of evidence that best separates seen users from strangers.
 
-    The trials of users after the first `seen` play the strangers.
+    The trials of users after the first `seen` serve as strangers.
     """
     mass, known = [], []
     for trial in trials:
@@ -65,11 +65,11 @@ def level_of_strangers(trials: Sequence[Trial], weights: Table, seen: int) -> fl
 
 
 def one_to_one(logits: Table, sizes: IntArray, users: int) -> Table:
-    """Log-probabilities when everybody has one client and all send about equally often.
+    """Log-probabilities given that every user has one client and all send about equally often.
 
     Rows (groups) sum to one; the columns of the first `users` are drawn towards equal numbers of updates in turn
-    (Sinkhorn and Knopp, 1967), which is a soft form of assigning groups to users: a user whom one group fits well
-    is no longer free for another. Columns after them (strangers) may take any number.
+    (Sinkhorn and Knopp, 1967), which is a soft assignment of groups to users: a user that fits one group well is no
+    longer available for another. Columns after them (strangers) may take any number.
     """
     logs = scipy.special.log_softmax(logits, axis=1)
     if users < 2:

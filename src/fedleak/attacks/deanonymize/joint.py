@@ -1,4 +1,4 @@
-"""Re-identification learnt together with what else is known about users."""
+"""Re-identification trained jointly with known attributes of users."""
 
 from __future__ import annotations
 
@@ -25,14 +25,16 @@ __all__ = ["Joint"]
 class Joint(Network, SingleLayerAttack):
     """Learn identity and attributes with one network (Orekondy et al., 2020, Figure 3d; Table 4, last column).
 
-    The adversary knows whom its prior data belongs to, and with that often their sex or age.
+    The adversary knows which user its prior data belongs to, and therefore often their sex or age.
     """
 
     name: ClassVar[str] = "reid-joint"
-    summary: ClassVar[str] = "one neural network learns users and what is known about them together"
+    summary: ClassVar[str] = (
+        "Trains one neural network to predict users and their known attributes jointly (multi-task learning)."
+    )
 
     attributes: Annotated[
-        tuple[str, ...], Meta(description="which attributes to learn beside identity; all that are known if absent")
+        tuple[str, ...], Meta(description="attributes to learn in addition to identity; all known ones if absent")
     ] = ()
 
     def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> FloatArray:
@@ -49,12 +51,12 @@ class Joint(Network, SingleLayerAttack):
         known = sorted({name for about in prior.attributes for name in about})
         if not known:
             raise AttackError(
-                "reid-joint learns attributes beside identity, and nothing is known about these users; use reid-mlp"
+                "reid-joint learns attributes in addition to identity, but these users have none; use reid-mlp"
             )
         columns = []
         for name in self.attributes or known:
             if name not in known:
-                raise AttackError(f"reid-joint: nobody has the attribute '{name}'{did_you_mean(name, known)}")
+                raise AttackError(f"reid-joint: no user has the attribute '{name}'{did_you_mean(name, known)}")
             values = sorted({about[name] for about in prior.attributes if name in about})
             index = {value: i for i, value in enumerate(values)}
             columns.append(np.array([index.get(about.get(name, ""), -1) for about in prior.attributes], np.int64))

@@ -24,7 +24,9 @@ class NearestNeighbours(SingleLayerAttack):
     """Name the sender of an update by a vote of its nearest labelled updates (Orekondy et al., 2020, Table 3)."""
 
     name: ClassVar[str] = "reid-knn"
-    summary: ClassVar[str] = "the most similar labelled updates vote on who sent this one"
+    summary: ClassVar[str] = (
+        "Names the sender of an update by a vote of its k nearest labelled updates (k-nearest neighbours)."
+    )
 
     k: Annotated[int, Meta(ge=1, description="how many neighbours vote")] = 10
 

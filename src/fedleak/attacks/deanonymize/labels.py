@@ -1,4 +1,4 @@
-"""What the labels alone give away: a baseline that looks only at how often each class (or word) occurs."""
+"""What the labels alone reveal: a baseline that uses only how often each class (or word) occurs."""
 
 from __future__ import annotations
 
@@ -25,12 +25,14 @@ class LabelHistogram:
     """Read the class histogram off the output layer's bias and compare it with each user's prior histogram.
 
     The gradient of cross-entropy with respect to the output bias is the predicted minus the true frequency of every
-    class, with one label an example or with several, so the bias update counts labels. An attack that does no better
-    than this one has found users' label mix, not their style.
+    class, with one label per example or several, so the bias update counts labels. An attack that does no better than
+    this one has found users' label distribution, not their style.
     """
 
     name: ClassVar[str] = "reid-labels"
-    summary: ClassVar[str] = "only the mix of classes is compared, as a baseline: what labels alone give away"
+    summary: ClassVar[str] = (
+        "Compares only label histograms, as a baseline: how much of the leak is in the labels alone."
+    )
     game: ClassVar[str] = "identify"
     needs: ClassVar[Observation] = Observation.UPDATES
     capabilities: ClassVar[Capability] = Capability.NONE

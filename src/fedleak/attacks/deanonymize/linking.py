@@ -1,7 +1,7 @@
-"""Which anonymous updates come from one client, without being told.
+"""Link anonymous updates of the same client by agglomerative clustering.
 
-An update resembles the others of its client more than anybody's prior data, because they were trained on the same
-examples. Joined, a client's updates are named together, and the accidents of each round average out.
+An update resembles the others of its client more than any user's prior data, because they were trained on the same
+examples. Linked updates are named together, and the noise of each round averages out.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def alike(rows: npt.NDArray[Any]) -> FloatArray:
 
 
 def agglomerate(similarity: FloatArray, rounds: IntArray) -> list[Joining]:
-    """Join the two groups with the largest mean similarity, again and again, most similar first.
+    """Average-linkage clustering: repeatedly join the two groups with the largest mean similarity.
 
-    A client sends one update a round, so groups that share a round are never joined.
+    A client sends one update per round, so groups that share a round are never joined.
     """
     if len(similarity) < 2:
         return []

@@ -24,7 +24,9 @@ class Mlp(Network, SingleLayerAttack):
     """Train a network with one hidden layer on the shadow clients' updates (Orekondy et al., 2020, section 4.3)."""
 
     name: ClassVar[str] = "reid-mlp"
-    summary: ClassVar[str] = "a small neural network learns what each user's updates look like"
+    summary: ClassVar[str] = (
+        "Trains a multilayer perceptron (MLP) on labelled updates to name the sender of each update."
+    )
 
     def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> FloatArray:
         """Score every option by the network's probability."""

@@ -1,7 +1,7 @@
-"""Few numbers of an update that keep what matters: coordinates along the directions in which updates really lie.
+"""PCA of updates: coordinates along the principal components of the observed updates.
 
-A random sketch spends its numbers evenly on all directions of a layer. The updates of a run fill only a few hundred, so
-their principal directions lose next to nothing with a tenth of the numbers.
+A random sketch spends its dimensions evenly on all directions of a layer. The updates of a run span only a few hundred,
+so their principal components lose almost nothing with a tenth of the dimensions.
 """
 
 from __future__ import annotations

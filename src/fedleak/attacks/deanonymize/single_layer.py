@@ -1,4 +1,4 @@
-"""What the re-identification attacks have in common: they look at one layer of individual updates."""
+"""Shared by the re-identification attacks: they use one layer of individual updates."""
 
 from __future__ import annotations
 
@@ -21,4 +21,4 @@ class SingleLayerAttack:
     capabilities: ClassVar[Capability] = Capability.NONE
     tasks: ClassVar[tuple[Task, ...]] = tuple(Task)
 
-    layer: Annotated[str, Meta(description="which layer of the update to look at; `last` is the output layer")] = "last"
+    layer: Annotated[str, Meta(description="layer of the update to use; `last` is the output layer")] = "last"

@@ -1,4 +1,4 @@
-"""The strongest attack that a server can make without breaking a rule: everything that it has, used together."""
+"""The strongest attack of an honest-but-curious server: it combines everything that the server has."""
 
 from __future__ import annotations
 
@@ -30,28 +30,29 @@ LINKING = 0.03
 
 @dataclass(frozen=True, kw_only=True)
 class Strong:
-    """Retrain what is known, look away from what varies within a user, link, then name.
+    """Retrain on the prior data, whiten within-user variation (WCCN), link updates, then name their senders.
 
-    The server trains every user's prior data on models that it sent out; whitens all layers by how updates vary
-    within a user; joins the anonymous updates that come from one client; and names each client by all of its updates
-    at once, everybody having one. How much each kind of evidence counts is learnt on the adversary's own data.
+    The server trains every user's prior data on models that it sent out; whitens all layers by how updates vary within
+    a user; links the anonymous updates that come from the same client; and names each client by all of its updates at
+    once, one client per user. The weight of each source of evidence is learnt on the adversary's own data.
     """
 
     name: ClassVar[str] = "reid-strong"
     summary: ClassVar[str] = (
-        "everything that a server can do by itself: retrain what it knows, link messages, name them"
+        "Combines everything that a server can do: retrains on its prior data, links updates across rounds, and fuses "
+        "the evidence."
     )
     game: ClassVar[str] = "identify"
     needs: ClassVar[Observation] = Observation.UPDATES | Observation.SNAPSHOTS
     capabilities: ClassVar[Capability] = Capability.NONE
     tasks: ClassVar[tuple[Task, ...]] = tuple(Task)
 
-    snapshots: Annotated[int, Meta(ge=0, description="on how many models the prior data is trained; 0: none")] = 25
-    divisions: Annotated[int, Meta(ge=1, description="in how many ways a user's prior data is cut in halves")] = 4
-    dims: Annotated[
-        int, Meta(ge=64, description="numbers kept of an update, over all layers, along its principal directions")
-    ] = 2048
-    link: Annotated[bool, Meta(description="join the updates of a client before naming it")] = True
+    snapshots: Annotated[
+        int, Meta(ge=0, description="number of snapshots on which the prior data is retrained; 0: none")
+    ] = 25
+    divisions: Annotated[int, Meta(ge=1, description="number of ways in which a user's prior data is halved")] = 4
+    dims: Annotated[int, Meta(ge=64, description="principal components kept of an update, over all layers")] = 2048
+    link: Annotated[bool, Meta(description="link the updates of a client before naming it")] = True
 
     def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> FloatArray:
         """Score every option by its log-probability."""

@@ -26,9 +26,9 @@ class LinearSvm(SingleLayerAttack):
     """Separate each user's updates from everyone else's by a hyperplane (Orekondy et al., 2020, Table 3)."""
 
     name: ClassVar[str] = "reid-svm"
-    summary: ClassVar[str] = "a linear classifier separates each user's updates from everyone else's"
+    summary: ClassVar[str] = "Trains a linear SVM, one user against the rest, to name the sender of each update."
 
-    cost: Annotated[float, Meta(gt=0, description="price of an update on the wrong side (C)")] = 1.0
+    cost: Annotated[float, Meta(gt=0, description="regularisation parameter C")] = 1.0
 
     def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> FloatArray:
         """Score every option by the signed distance to its hyperplane."""

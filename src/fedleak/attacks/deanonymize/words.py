@@ -1,8 +1,8 @@
-"""Which words a client used at all: the rows of an embedding that its update moved.
+"""The words that a client used (bag of words): the rows of an embedding that its update changed.
 
-A word that is not on the client leaves its row where it was, to the last bit. Comparing that with the words of each
-user's prior needs no training. How much it says depends on how much text there is, so it is one kind of evidence
-among others. As a client has the same words in every round, it also says which updates come from one client.
+A word that is not on the client leaves its row unchanged, to the last bit. Comparing that with the words of each user's
+prior needs no training. How informative it is depends on the amount of text, so it is one source of evidence among
+others. As a client has the same words in every round, it also links the updates of a client.
 """
 
 from __future__ import annotations

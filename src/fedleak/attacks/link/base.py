@@ -1,8 +1,8 @@
-"""What all linking attacks have in common: describe updates, compare descriptions, and say how alike is alike enough.
+"""Shared by all linking attacks: extract features of updates, compare them, and choose a threshold.
 
-The threshold comes from shadow clients alone, never from the updates that are asked about. Two readings of "a fixed
-group of clients" can be added to any attack: a vote among the last rounds of each identity (Song et al., 2020,
-Algorithm 2), and a one-to-one assignment between two rounds (Kuhn, 1955), because nobody sends two updates in one.
+The threshold comes from shadow clients alone, never from the updates in the questions. Two uses of "a fixed group of
+clients" can be added to any attack: a vote among the last rounds of each identity (Song et al., 2020, Algorithm 2), and
+a one-to-one assignment between two rounds (Kuhn, 1955), because no client sends two updates in one round.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from fedleak.views.view import View
 __all__ = ["Linker", "Embed", "Shadows", "standardised"]
 
 Embed: TypeAlias = Callable[[FloatArray], FloatArray]
-"""Descriptions, one row each, -> vectors of length one whose cosine says how alike two are."""
+"""Features, one row each, -> unit vectors whose cosine is the similarity of two updates."""
 
-_AHEAD = 2.5  # added to the claim of an assigned pair: more than two cosines can differ by
+_AHEAD = 2.5  # added to the score of an assigned pair: more than the largest difference of two cosines
 
 
 @dataclass(frozen=True, slots=True)
 class Shadows:
-    """What the adversary's own clients sent: described, with who sent it and in which round."""
+    """Features of the shadow clients' updates, with the sender and the round of each."""
 
     rows: FloatArray
     who: IntArray
@@ -52,30 +52,30 @@ class Shadows:
 
 @dataclass(frozen=True, kw_only=True)
 class Linker:
-    """Settings of every linking attack, and the way from updates to claims."""
+    """Settings of every linking attack, and the way from updates to predictions."""
 
     game: ClassVar[str] = "link"
     needs: ClassVar[Observation] = Observation.SNAPSHOTS | Observation.UPDATES
     capabilities: ClassVar[Capability] = Capability.NONE
     tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY,)
-    imitates: ClassVar[bool] = True  # shadow clients, who may defend themselves like the real ones
+    imitates: ClassVar[bool] = True  # it simulates clients, to which it can apply the defences
 
-    shadows: Annotated[
-        int, Meta(ge=4, description="clients of the adversary's own, half to learn from, half to set the threshold by")
-    ] = 20
+    shadows: Annotated[int, Meta(ge=4, description="shadow clients, half to learn from, half to set the threshold")] = (
+        20
+    )
     shadow_rounds: Annotated[
-        int, Meta(ge=2, description="rounds of theirs that are looked at, evenly over the run")
+        int, Meta(ge=2, description="rounds of the shadow clients that are used, evenly over the run")
     ] = 12
     vote: Annotated[
         int,
-        Meta(ge=1, description="compare with so many rounds of each identity, linked before; the paper votes with 3"),
+        Meta(ge=1, description="compare with this many rounds of each identity, linked first; the paper votes with 3"),
     ] = 1
     assign: Annotated[
         bool, Meta(description="between two rounds every client has at most one update: assign them one to one")
     ] = False
 
     def describe(self, view: View, model: Model, before: Params, updates: Params) -> FloatArray:
-        """What is looked at of the updates of one round, a row each."""
+        """Features of the updates of one round, a row each."""
         raise NotImplementedError
 
     def learn(self, view: View, model: Model, known: Shadows, rng: np.random.Generator) -> Embed:
@@ -85,7 +85,7 @@ class Linker:
     def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> FloatArray:
         """Score every pair by how much more alike its updates are than the threshold asks for."""
         if questions.updates.ndim != 2:
-            raise AttackError("a linking attack is asked about pairs of updates; play it in the game 'link'")
+            raise AttackError("a linking attack needs questions about pairs of updates; use it in the game 'link'")
         model = model_of(view)
         seed = int(context.rng.integers(2**31))
         number = view.updates.round
@@ -132,9 +132,9 @@ class Linker:
     def _compared(
         self, vectors: dict[int, FloatArray], history: dict[int, tuple[int, ...]], first: int, second: int
     ) -> npt.NDArray[np.float32]:
-        """How alike the updates of two rounds are; with votes, how alike those of an identity are on average.
+        """The similarity of the updates of two rounds; with votes, the mean over the rounds of an identity.
 
-        A vote counts who is nearest; the mean of the cosines orders those with as many votes.
+        A vote counts which identity is nearest; the mean of the cosines breaks ties.
         """
         alike = vectors[first] @ vectors[second].T
         if self.vote == 1 or not history[first]:
@@ -163,7 +163,7 @@ class Linker:
     def _shadows(
         self, view: View, model: Model, prior: Prior, updates: Params, rng: np.random.Generator, seed: int
     ) -> Shadows:
-        """Imitate the federation with clients that have as many classes as the real ones seem to have."""
+        """Simulate the federation with clients that have as many classes as the real ones seem to have."""
         auxiliary = auxiliary_set(prior, int(view.settings["outputs"]))
         classes = int(np.median(present(model.layout, updates).counts()))
         clients = deal(auxiliary, self.shadows, classes, rng)
@@ -173,15 +173,13 @@ class Linker:
             for before, sent in shadow_rounds(view, model, clients, wanted, seed)
         ]
         if len(rows) < 2:
-            raise AttackError(
-                "the adversary's own federation went to infinity, so there is nothing to learn from; lower lr"
-            )
+            raise AttackError("the adversary's own federation diverged, so there is nothing to learn from; lower lr")
         who = np.tile(np.arange(self.shadows), len(rows))
         return Shadows(np.concatenate(rows), who, np.repeat(np.arange(len(rows)), self.shadows))
 
 
 def threshold_of(known: Shadows, embed: Embed) -> float:
-    """The cosine that divides pairs of one shadow client from pairs of two best, both kinds weighing the same."""
+    """The cosine that best separates pairs from one shadow client from pairs of two, both kinds weighted equally."""
     vectors = embed(known.rows)
     first, second = np.triu_indices(len(vectors), 1)
     apart = known.round[first] != known.round[second]
@@ -196,9 +194,9 @@ def threshold_of(known: Shadows, embed: Embed) -> float:
 
 
 def standardised(rows: FloatArray) -> FloatArray:
-    """Give every image, or every update, mean 0 and spread 1 by itself; empty places stay empty.
+    """Standardise every image, or every update, to mean 0 and standard deviation 1; empty rows stay empty.
 
-    How bright a representative is, or how long an update, says more about the round than about the client.
+    The brightness of a representative, or the norm of an update, says more about the round than about the client.
     """
     axes = tuple(range(2 if rows.ndim > 2 else 1, rows.ndim))
     middle, spread = rows.mean(axis=axes, keepdims=True), rows.std(axis=axes, keepdims=True)

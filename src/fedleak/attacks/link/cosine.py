@@ -1,4 +1,4 @@
-"""Linking without learning: how alike two updates, or the representatives behind them, are as they come."""
+"""Linking without training: the cosine similarity of two updates or of their representatives."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ __all__ = ["LinkCosine", "LinkRepresentativesCosine"]
 
 @dataclass(frozen=True, kw_only=True)
 class LinkCosine(Linker):
-    """Compare one layer of two updates as it is: the baseline that learns nothing but where to draw the line."""
+    """Compare one layer of two updates by cosine similarity: a baseline that learns only a threshold."""
 
     name: ClassVar[str] = "link-cosine"
-    summary: ClassVar[str] = "two updates are one client's if they point the same way; nothing is learnt"
+    summary: ClassVar[str] = "Links two updates by the cosine similarity of their last layers, without training."
 
-    layer: Annotated[str, Meta(description="which layer of the update to look at; `last` is the output layer")] = "last"
+    layer: Annotated[str, Meta(description="layer of the update to use; `last` is the output layer")] = "last"
 
     def describe(self, view: View, model: Model, before: Params, updates: Params) -> FloatArray:
         """The layer as it is."""
@@ -37,7 +37,7 @@ class LinkCosine(Linker):
 
 @dataclass(frozen=True, kw_only=True)
 class LinkRepresentativesCosine(OfRepresentatives):
-    """Compare representatives pixel by pixel, class by class: what they show without a network that looks at them."""
+    """Compare representatives pixel by pixel, class by class, without a network."""
 
     name: ClassVar[str] = "link-rep-cosine"
-    summary: ClassVar[str] = "two updates are one client's if the images behind them are alike; nothing is learnt"
+    summary: ClassVar[str] = "Links two updates by the cosine similarity of their representatives, without training."

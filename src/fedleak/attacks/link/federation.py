@@ -1,7 +1,7 @@
-"""A federation on the adversary's own machine, whose senders it knows (Song et al., 2020, section VI-B3).
+"""A simulated federation of shadow clients on the adversary's own machine (Song et al., 2020, section VI-B3).
 
-The auxiliary set is dealt to shadow clients who train the same initial model in the same way. Nothing of the real
-clients is needed for it.
+The auxiliary set is distributed to shadow clients that train the same initial model in the same way. No data of real
+clients is needed.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ __all__ = ["auxiliary_set", "deal", "shadow_rounds"]
 
 
 def auxiliary_set(prior: Prior, outputs: int) -> Examples:
-    """What the server has of nobody's, with every class in it."""
+    """The server's auxiliary set, with every class in it."""
     background = prior.background
     if background is None or not len(background.examples) or background.examples.y is None:
         raise AttackError(
-            "the adversary has no auxiliary data to train shadow clients on: choose a data set that brings background "
-            "data (mnist-clients, faces, mnist-writers), or set background_users in [population]"
+            "the adversary has no auxiliary data to train shadow clients on: choose a data set with background data "
+            "(mnist-clients, faces, mnist-writers), or set background_users in [population]"
         )
     lacking = sorted(set(range(outputs)) - set(background.examples.y.tolist()))
     if lacking:
@@ -41,9 +41,9 @@ def auxiliary_set(prior: Prior, outputs: int) -> Examples:
 
 
 def deal(examples: Examples, clients: int, classes: int, rng: np.random.Generator) -> list[Examples]:
-    """Divide examples among clients with so many classes each, everything used once.
+    """Distribute examples to clients with `classes` classes each, using every example once.
 
-    Every class goes to about as many clients as any other, drawn by lot.
+    Every class goes to about the same number of clients, at random.
     """
     labels = np.asarray(examples.y)
     known = np.unique(labels)
@@ -74,7 +74,7 @@ def shadow_rounds(
     clients = [Client(f"shadow-{i}", UserId(f"shadow-{i}"), -1, data) for i, data in enumerate(shares)]
     plan = replace(settings(view), rounds=int(rounds.max()), fraction=1.0, on_nan="skip")
     before = view.snapshot(0)
-    # Who knows of the defences lets them act on shadow clients too, as far as one machine can imitate them.
+    # A defence-aware adversary applies the defences to its shadow clients, as far as one machine can simulate them.
     known = [
         defence
         for defence in view.defences

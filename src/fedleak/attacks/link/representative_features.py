@@ -1,4 +1,4 @@
-"""Describe updates by the representatives behind them."""
+"""Features of updates: their representatives."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class OfRepresentatives(Linker):
         """
         shape = tuple(view.settings["input_shape"])
         if len(shape) != 3:
-            raise AttackError(f"{self.name} looks for images behind updates; the examples here have shape {shape}")
+            raise AttackError(f"{self.name} reconstructs images, but the examples have shape {shape}")
         settings = Inversion(optimizer=self.optimizer, iterations=self.iterations, variation=self.variation)
 
         def seek() -> FloatArray:

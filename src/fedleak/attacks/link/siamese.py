@@ -24,24 +24,24 @@ __all__ = ["LinkRepresentatives", "LinkUpdates"]
 
 @dataclass(frozen=True, kw_only=True)
 class LinkRepresentatives(Joint, OfRepresentatives):
-    """Look at the representatives of an update through the shared model's own convolutions, trained on.
+    """Compare representatives with a Siamese network, fine-tuned from the shared model's convolutions.
 
-    The embedding begins as the shared model of the last round, which knows this kind of image already, and an average
-    pool makes it small. A client's descriptor has a part for each class; where it has no data of a class it is empty.
+    The embedding starts from the shared model of the last round, which already knows this kind of image, followed by
+    average pooling. A client's descriptor has a part for each class; it is empty for classes that the client lacks.
     """
 
     name: ClassVar[str] = "link-rep"
     summary: ClassVar[str] = (
-        "a network compares the images that would have caused each update, after practising on made-up clients"
+        "Links updates with a Siamese network that compares their representatives (images found by gradient inversion)."
     )
 
-    pool: Annotated[int, Meta(ge=1, description="side of the maps that the average pool leaves")] = 3
+    pool: Annotated[int, Meta(ge=1, description="side of the feature maps after average pooling")] = 3
 
     def learn(self, view: View, model: Model, known: Shadows, rng: np.random.Generator) -> Embed:
         """Go on training the last shared model's convolutions."""
         if not isinstance(model, Convolutional):
             raise AttackError(
-                f"{self.name} looks at images through the shared model's convolutions, and "
+                f"{self.name} uses the shared model's convolutions, but "
                 f"'{view.settings['model']}' has none; choose model 'cnn' or 'strided-cnn', or attack 'link-rep-cosine'"
             )
         last = model.layout[-1].name
@@ -68,9 +68,9 @@ class LinkUpdates(Joint, Linker):
     """The paper's baseline: the update of the fully connected layer, average pooled, and a network of the same kind."""
 
     name: ClassVar[str] = "link-update"
-    summary: ClassVar[str] = "a network compares the last layer of the updates, after practising on made-up clients"
+    summary: ClassVar[str] = "Links updates with a Siamese network that compares their last layers."
 
-    width: Annotated[int, Meta(ge=1, description="numbers that the average pool leaves for each class")] = 64
+    width: Annotated[int, Meta(ge=1, description="values per class after average pooling")] = 64
     hidden: Annotated[int, Meta(ge=1, description="units of the embedding")] = 128
 
     def describe(self, view: View, model: Model, before: Params, updates: Params) -> FloatArray:
@@ -78,7 +78,7 @@ class LinkUpdates(Joint, Linker):
         last = model.layout[-1]
         shape = dict(last.tensors).get("weight", ())
         if len(shape) != 2:
-            raise AttackError(f"{self.name} needs a fully connected last layer; '{last.name}' is none")
+            raise AttackError(f"{self.name} needs a fully connected last layer; '{last.name}' is not one")
         rows = np.asarray(updates[last.name][:, last.span("weight")], dtype=np.float32).reshape(-1, *shape)
         pooled = functional.adaptive_avg_pool1d(torch.from_numpy(rows), min(self.width, shape[1]))
         return pooled.flatten(1).numpy()

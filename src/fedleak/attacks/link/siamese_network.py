@@ -36,11 +36,13 @@ class Joint:
     """
 
     lr: Annotated[float, Meta(gt=0, description="learning rate of SGD with momentum 0.9")] = 1e-3
-    epochs: Annotated[int, Meta(ge=0, description="how often each shadow update is in a right and in a wrong pair")] = (
-        30
-    )
+    epochs: Annotated[
+        int, Meta(ge=0, description="epochs; in each, every shadow update is in one matching and one other pair")
+    ] = 30
     batch: Annotated[int, Meta(ge=2, description="pairs in a step")] = 32
-    noise: Annotated[float, Meta(ge=0, description="of each input while training, in units of its spread")] = 0.5
+    noise: Annotated[
+        float, Meta(ge=0, description="noise on each input in training, in units of its standard deviation")
+    ] = 0.5
 
 
 def fit_joint(

@@ -1,4 +1,4 @@
-"""Matching by the angle between two updates: the baseline that learns nothing."""
+"""Matching by the cosine similarity of two updates: a baseline without training."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _CHUNK = 256  # pairs at a time: an update is in many pairs, and all of them sid
 
 @dataclass(frozen=True, kw_only=True)
 class Cosine(OnPairs):
-    """Compare two updates as they are; an attack that does no better has learnt nothing about users."""
+    """Compare two updates by cosine similarity; an attack that does no better has learnt nothing about users."""
 
     name: ClassVar[str] = "match-cosine"
-    summary: ClassVar[str] = "two updates match if they point the same way; nothing is learnt"
+    summary: ClassVar[str] = "Matches two updates by cosine similarity, without training."
 
     def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> FloatArray:
         """Score every pair by its cosine."""

@@ -1,4 +1,4 @@
-"""Matching through re-identification: two updates match if the same user is the likeliest sender of both."""
+"""Matching through re-identification: two updates match if the same user is the most likely sender of both."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class MatchMlp(Network, OnPairs):
     """
 
     name: ClassVar[str] = "match-mlp"
-    summary: ClassVar[str] = "two updates match if a network gives both to the same user"
+    summary: ClassVar[str] = "Matches two updates if a multilayer perceptron (MLP) attributes both to the same user."
 
     # A ranking of users forgives a network that is unsure of all of them; a product of two probabilities does not.
-    epochs: Annotated[int, Meta(ge=1, description="passes over the labelled updates; the paper does not say")] = 300
+    epochs: Annotated[int, Meta(ge=1, description="epochs over the labelled updates; the paper gives none")] = 300
 
     def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> FloatArray:
         """Score every pair by the logarithm of the largest product."""

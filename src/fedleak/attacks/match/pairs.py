@@ -1,4 +1,4 @@
-"""What the matching attacks have in common: pairs of updates to judge, and labelled updates to learn from."""
+"""Shared by the matching attacks: pairs of updates to judge, and labelled updates to learn from."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class PairNetwork:
     lr: Annotated[float, Meta(gt=0, description="learning rate of RMSProp")] = 1e-3
     batch: Annotated[int, Meta(ge=1, description="pairs in a step")] = 64
     epochs: Annotated[
-        int, Meta(ge=1, description="how often new pairs are drawn: each labelled update in a right and a wrong one")
+        int, Meta(ge=1, description="epochs; in each, every labelled update is in one matching and one other pair")
     ] = 10
 
 
 def asked_pairs(view: View, questions: Questions, layer: str) -> tuple[FloatArray, IntArray]:
     """Every update that is asked about once, scaled to length one, and for each question two rows of these."""
     if questions.updates.ndim != 2 or questions.updates.shape[1] != 2:
-        raise AttackError("a matching attack is asked about pairs of updates; play it in the game 'match'")
+        raise AttackError("a matching attack needs questions about pairs of updates; use it in the game 'match'")
     twice = np.flatnonzero(questions.updates[:, 0] == questions.updates[:, 1])
     if len(twice):
         raise AttackError(

@@ -1,4 +1,4 @@
-"""Matching with a Siamese network, which learns what makes two updates alike rather than whose they are."""
+"""Matching with a Siamese network, which learns the similarity of updates rather than identities."""
 
 from __future__ import annotations
 
@@ -22,14 +22,16 @@ __all__ = ["Siamese"]
 
 @dataclass(frozen=True, kw_only=True)
 class Siamese(PairNetwork, OnPairs):
-    """Two layers that both updates share, the L1 distance, one unit (Orekondy et al., 2020, Fig. 3b).
+    """A Siamese network: two shared layers, the L1 distance, one unit (Orekondy et al., 2020, Fig. 3b).
 
-    Bromley et al. (1994) made the twin network for signatures. Nothing in it names a user, so it can be asked about
-    users it has never seen.
+    Bromley et al. (1994) introduced it for signatures. It does not depend on identities, so it can be used on users it
+    has never seen.
     """
 
     name: ClassVar[str] = "match-siamese"
-    summary: ClassVar[str] = "a network learns from pairs when two updates come from one user"
+    summary: ClassVar[str] = (
+        "Trains a Siamese network on pairs of updates to tell whether both come from the same user."
+    )
 
     def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> FloatArray:
         """Score every pair by the network's logit."""
@@ -40,8 +42,8 @@ class Siamese(PairNetwork, OnPairs):
         counts = np.unique(who, return_counts=True)[1]
         if len(counts) < 2 or counts.max() < 2:
             raise AttackError(
-                "match-siamese learns from pairs of labelled updates, of one user and of two; the users it may "
-                f"learn from have {len(who)} updates from {len(counts)} users. Train more rounds, or see more users"
+                "match-siamese learns from pairs of labelled updates, from one user and from two, but it has only "
+                f"{len(who)} labelled updates from {len(counts)} users. Train more rounds, or see more users"
             )
         shared = [*dense(known.shape[1], self.hidden, context.rng), *dense(self.hidden, self.hidden, context.rng)]
         out = dense(self.hidden, 1, context.rng)

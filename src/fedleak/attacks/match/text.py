@@ -28,14 +28,14 @@ __all__ = ["MatchText"]
 
 @dataclass(frozen=True, kw_only=True)
 class MatchText(PairNetwork, SingleLayerAttack):
-    """One layer for updates, one for text, their L1 distance, one unit (Orekondy et al., 2020, Fig. 3c).
+    """A two-branch network: a layer for updates, one for text, L1 distance, one unit (Orekondy et al., 2020, Fig. 3c).
 
-    A user's text is the mean of the sentences' vectors, as in the paper. It is then standardised over the users:
-    what everybody's sentences share would otherwise drown what sets users apart.
+    A user's text is the mean of the sentences' vectors, as in the paper. It is then standardised over the users: what
+    all sentences share would otherwise dominate what sets users apart.
     """
 
     name: ClassVar[str] = "match-text"
-    summary: ClassVar[str] = "a network learns which updates go with which sentences about a user"
+    summary: ClassVar[str] = "Trains a network to match updates with text about a user (cross-modal matching)."
     game: ClassVar[str] = "cross-modal"
     tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY,)
 
@@ -48,7 +48,7 @@ class MatchText(PairNetwork, SingleLayerAttack):
     def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> FloatArray:
         """Score every pair of update and text by the network's logit."""
         if not isinstance(questions, Described):
-            raise AttackError("match-text is asked about updates and text; play it in the game 'cross-modal'")
+            raise AttackError("match-text needs questions about updates and text; use it in the game 'cross-modal'")
         about = torch.from_numpy(self._text(prior))
         known, who = labelled(view, self.layer)
         users = np.unique(who)

@@ -1,4 +1,4 @@
-"""Find clients that fit a profile by the direction in which examples of it pull the model."""
+"""Find clients that fit a profile by the direction in which examples of it move the model."""
 
 from __future__ import annotations
 
@@ -24,25 +24,27 @@ __all__ = ["ProfileGradient"]
 
 @dataclass(frozen=True, kw_only=True)
 class ProfileGradient:
-    """Compare an update with how fitting examples would change the same model more than unlike ones.
+    """Compare an update with the change that examples of the profile cause in the same model.
 
-    The paper runs a client with the profile's examples in the federation. This server does so on its own machine, from
-    every snapshot, which takes no power over the run: twice the same imitated client, once with examples that fit and
-    once with unlike ones of the same classes in their place. The difference between the two updates is what only the
-    profile does.
+    The paper runs a client with the profile's examples in the federation. This server simulates it on its own machine,
+    from every snapshot, which needs no capability: the same simulated client twice, once with examples that fit and
+    once with other examples of the same classes in their place. The difference between the two updates is the effect of
+    the profile alone.
     """
 
     name: ClassVar[str] = "profile-gradient"
-    summary: ClassVar[str] = "the server trains on public examples of the profile and looks for updates that pull alike"
+    summary: ClassVar[str] = (
+        "Computes gradients on public examples of a profile and finds updates that point the same way."
+    )
     game: ClassVar[str] = "profile"
     needs: ClassVar[Observation] = Observation.UPDATES | Observation.SNAPSHOTS
     capabilities: ClassVar[Capability] = Capability.NONE
     tasks: ClassVar[tuple[Task, ...]] = tuple(Task)
 
-    layer: Annotated[str, Meta(description="which layer of the update to look at; `last` is the output layer")] = "last"
-    clients: Annotated[int, Meta(ge=1, description="how many pairs of clients to imitate in a round")] = 6
-    examples: Annotated[int, Meta(ge=2, description="examples on an imitated client")] = 40
-    part: Annotated[float, Meta(gt=0, le=1, description="how many of these are of the profile")] = 0.5
+    layer: Annotated[str, Meta(description="layer of the update to use; `last` is the output layer")] = "last"
+    clients: Annotated[int, Meta(ge=1, description="pairs of clients to simulate in a round")] = 6
+    examples: Annotated[int, Meta(ge=2, description="examples on a simulated client")] = 40
+    part: Annotated[float, Meta(gt=0, le=1, description="share of these that are of the profile")] = 0.5
 
     def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> FloatArray:
         """Score an update by its cosine with the profile's direction in its round.

@@ -1,4 +1,4 @@
-"""Representatives by themselves, as a contender: how much of a reconstruction is there before any GAN."""
+"""Gradient inversion alone: how much can be reconstructed without a GAN."""
 
 from __future__ import annotations
 
@@ -21,21 +21,19 @@ __all__ = ["Representatives"]
 
 @dataclass(frozen=True, kw_only=True)
 class Representatives(Inversion):
-    """Claim the images that would have moved the model as the victim's update did (Song et al., 2020, eq. 8).
+    """Predict the images whose gradients match the victim's update (Song et al., 2020, eq. 8).
 
-    Each is the essence of a class of the victim in one round, not one of its images.
+    Each represents a class of the victim in one round; it is not one of its images.
     """
 
     name: ClassVar[str] = "representatives"
-    summary: ClassVar[str] = (
-        "Looks for images that would have taught the model just what the client's message taught it."
-    )
+    summary: ClassVar[str] = "Finds images whose gradients match a client's update (gradient inversion)."
     game: ClassVar[str] = "reconstruct"
     needs: ClassVar[Observation] = Observation.SNAPSHOTS | Observation.UPDATES | Observation.LINKS
     capabilities: ClassVar[Capability] = Capability.NONE
     tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY,)
 
-    rounds: Annotated[int, Meta(ge=1, description="first rounds of the victim that are looked at")] = 4
+    rounds: Annotated[int, Meta(ge=1, description="first rounds of the victim that are used")] = 4
 
     def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> Predictions:
         """Images of every class in every round; repeated where more are asked for."""

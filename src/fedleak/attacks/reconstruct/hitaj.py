@@ -24,15 +24,16 @@ __all__ = ["HitajGan"]
 
 @dataclass(frozen=True, kw_only=True)
 class HitajGan:
-    """Claim what the generator of the adversary's own client has learnt to draw.
+    """Predict what the generator of the adversary's own client has learnt to draw.
 
     It is trained during the run, against every shared model in turn; here that is repeated from the models that the
-    client kept. It sees nobody's update, so it draws the classes of all and claims the same of every victim.
+    client kept. It sees no updates, so it draws the classes of all clients and predicts the same for every victim.
     """
 
     name: ClassVar[str] = "hitaj-gan"
     summary: ClassVar[str] = (
-        "Takes part in the training with false examples, and learns to draw what the shared model takes for each class."
+        "Joins the federation with generated examples and trains a GAN against the shared model to draw each class "
+        "(Hitaj et al.)."
     )
     game: ClassVar[str] = "reconstruct"
     needs: ClassVar[Observation] = Observation.SNAPSHOTS

@@ -1,4 +1,4 @@
-"""Model inversion (Fredrikson, Jha and Ristenpart, CCS 2015): what is the model surest of?"""
+"""Model inversion (Fredrikson, Jha and Ristenpart, CCS 2015): what is the model most confident of?"""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ __all__ = ["ModelInversion"]
 
 @dataclass(frozen=True, kw_only=True)
 class ModelInversion:
-    """Climb to images that the victim's own model takes for one of its classes, from the auxiliary set's mean.
+    """Gradient ascent to images that the victim's own model assigns to one of its classes, from the auxiliary mean.
 
-    The attack was made for a model that is given; in a federation the strongest reading is the victim's model after its
-    last update, the classes that its updates push, and the same auxiliary set that other attacks have (Song et al.,
-    2020, section VII-D, start from noise and use the shared model).
+    The attack was designed for a given model; in a federation its strongest form uses the victim's model after its last
+    update, the classes that its updates increase, and the same auxiliary set as other attacks (Song et al., 2020,
+    section VII-D, start from noise and use the shared model).
     """
 
     name: ClassVar[str] = "model-inversion"
     summary: ClassVar[str] = (
-        "Changes the mean image of a class, as others have it, until the client's model is surest of the class."
+        "Optimises the mean image of a class until the client's model is most confident of that class (model "
+        "inversion)."
     )
     game: ClassVar[str] = "reconstruct"
     needs: ClassVar[Observation] = Observation.SNAPSHOTS | Observation.UPDATES | Observation.LINKS

@@ -1,4 +1,4 @@
-"""Reconstruction under anonymity: link first, then draw (Song et al., 2020, section VI)."""
+"""Reconstruction from anonymous updates: link first, then draw (Song et al., 2020, section VI)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["MganLinked", "tracks"]
 
 @dataclass(frozen=True, kw_only=True)
 class MganLinked(MganPrior):
-    """`mgan-prior` by a server that gets no names: it first finds the updates that come from one client.
+    """`mgan-prior` by a server that sees anonymous updates: it first links those that come from the same client.
 
     From the last round backwards, the updates of a round are assigned one to one to those linked before: all come from
     one fixed group of clients (section VI-A). What is drawn for an update is then drawn from all that was linked to it.
@@ -32,17 +32,17 @@ class MganLinked(MganPrior):
 
     name: ClassVar[str] = "mgan-linked"
     summary: ClassVar[str] = (
-        "Finds out which nameless messages come from one client, and then draws that client's images."
+        "Links anonymous updates that come from the same client, then reconstructs that client's images (mGAN-AI)."
     )
     needs: ClassVar[Observation] = Observation.SNAPSHOTS | Observation.UPDATES
 
-    by: Annotated[
-        Literal["updates", "representatives"], Meta(description="what of two rounds is compared to link them")
-    ] = "updates"
+    by: Annotated[Literal["updates", "representatives"], Meta(description="what is compared to link two rounds")] = (
+        "updates"
+    )
     vote: Annotated[int, Meta(ge=1, description="rounds linked before that an update is compared with (K)")] = 3
 
     def scene(self, view: View, questions: Questions) -> Scene:
-        """The run with links of the attack's own making."""
+        """The run with inferred links."""
         linker: Linker = LinkCosine() if self.by == "updates" else LinkRepresentativesCosine()
         return Scene(view, questions, tracks(view, linker, self.vote))
 

@@ -41,7 +41,9 @@ class Loop:
     steps: Annotated[int, Meta(ge=1, description="steps of the discriminator, and of the generator, in a round")] = 20
     growth: Annotated[
         float,
-        Meta(ge=0, description="more steps of the discriminator in the last round, as a share: it has more to unlearn"),
+        Meta(
+            ge=0, description="additional share of discriminator steps in the last round, growing from 0 in the first"
+        ),
     ] = 1.0
     batch: Annotated[int, Meta(ge=2, description="images of each kind in a step")] = 32
     rate: Annotated[float, Meta(gt=0, description="learning rate of Adam for the generator")] = 2e-4
@@ -49,15 +51,11 @@ class Loop:
     momentum: Annotated[float, Meta(ge=0, lt=1, description="first moment of Adam (beta 1)")] = 0.5
     turns: Annotated[
         bool,
-        Meta(
-            description="discriminator and generator take turns step by step; false: all steps of one, then the other's"
-        ),
+        Meta(description="alternate discriminator and generator steps; false: all steps of one, then of the other"),
     ] = False
     recall: Annotated[
         bool,
-        Meta(
-            description="the discriminator goes on learning categories, from the auxiliary set; eq. 5 has no such loss"
-        ),
+        Meta(description="keep training the discriminator on categories of the auxiliary set; eq. 5 has no such loss"),
     ] = False
 
 
@@ -72,7 +70,7 @@ def reconstruct(
 ) -> FloatArray:
     """Train a generator on the updates that a victim sent in these rounds; images of its classes.
 
-    Without portraits there is no task of identity, as in the active attack.
+    Without portraits there is no identity task, as in the active attack.
     """
     critic = Discriminator(scene.view, rng)
     of_critic = torch.optim.Adam(critic.weights.values(), loop.critic_rate, (loop.momentum, 0.999))

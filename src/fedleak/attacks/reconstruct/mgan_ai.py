@@ -23,7 +23,7 @@ __all__ = ["MganPassive", "MganActive"]
 
 @dataclass(frozen=True, kw_only=True)
 class MganPassive(Loop):
-    """Train a GAN from nothing while the federation learns, one pass of Algorithm 1 for every round.
+    """Train a GAN from scratch while the federation trains, one pass of Algorithm 1 for every round.
 
     The discriminator is the shared model as the victim left it, with heads for reality and identity; the identity is
     learnt from everybody's representatives; the discriminator's time grows with the rounds. Networks are those of
@@ -34,8 +34,8 @@ class MganPassive(Loop):
 
     name: ClassVar[str] = "mgan-passive"
     summary: ClassVar[str] = (
-        "Trains a generator against the client's own model, to draw images that are real, of a class, and this "
-        "client's rather than others'."
+        "Trains a GAN against the client's own model to generate realistic images of a class that are specific to the "
+        "client (passive mGAN-AI)."
     )
     game: ClassVar[str] = "reconstruct"
     needs: ClassVar[Observation] = Observation.SNAPSHOTS | Observation.UPDATES | Observation.LINKS
@@ -43,11 +43,12 @@ class MganPassive(Loop):
     tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY,)
 
     steps: Annotated[
-        int, Meta(ge=1, description="steps of the generator in a round; of the discriminator at least")
+        int, Meta(ge=1, description="generator steps per round; the discriminator takes at least as many")
     ] = 50
     critic_rate: Annotated[float, Meta(gt=0, description="learning rate of Adam for the discriminator")] = 1e-3
     turns: Annotated[
-        bool, Meta(description="both take turns step by step; false: all steps of one, then all of the other")
+        bool,
+        Meta(description="alternate discriminator and generator steps; false: all steps of one, then of the other"),
     ] = True
     width: Annotated[
         float, Meta(gt=0, le=4, description="channels of the generator, as a multiple of Tables I and II")
@@ -56,7 +57,7 @@ class MganPassive(Loop):
         int, Meta(ge=1, description="rounds that are attacked, evenly over the run; all, if there are fewer")
     ] = 40
     early: Annotated[
-        int, Meta(ge=1, description="of these, the first so many give representatives; later ones show little")
+        int, Meta(ge=1, description="number of first rounds that give representatives; later ones show little")
     ] = 6
     iterations: Annotated[int, Meta(ge=1, description="steps of the search for representatives")] = 30
 
@@ -84,15 +85,16 @@ class MganPassive(Loop):
 
 @dataclass(frozen=True, kw_only=True)
 class MganActive(MganPassive):
-    """The same against a victim that is isolated on a model of its own, without the task of identity.
+    """The same against a victim that is isolated on a model of its own, without the identity task.
 
-    Nobody else's data reaches that model, so everything that it has learnt is the victim's (section V-D); no
-    representatives are sought.
+    No other client's data reaches that model, so everything that it has learnt is the victim's (section V-D); no
+    representatives are needed.
     """
 
     name: ClassVar[str] = "mgan-active"
     summary: ClassVar[str] = (
-        "Gives the client a model that only its own data reaches, and trains a generator against that model."
+        "Isolates the client on a model that only its data trains, and trains a GAN against that model (active "
+        "mGAN-AI)."
     )
     capabilities: ClassVar[Capability] = Capability.ISOLATE
 

@@ -1,7 +1,7 @@
 """Minimise many small problems side by side, within a box: one per client, each with steps of its own.
 
 Clients have nothing to do with each other, but an evaluation of all of them together costs far less than one after
-another. So every row of the variables is its own problem, and the line search accepts or refuses row by row.
+another. So every row of the variables is its own problem, and the line search accepts or rejects row by row.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def lbfgs(objective: Objective, start: torch.Tensor, iterations: int) -> torch.T
     x = start.clamp(0, 1)
     value, gradient = objective(x)
     past = _Past()
-    # How far a row goes where it has no past to judge by: anew after a search in vain, ever more carefully.
+    # How far a row goes where it has no past to judge by: again after a search in vain, ever more carefully.
     reach, idle = torch.full((len(x),), _FIRST), torch.zeros(len(x), dtype=torch.int64)
     for _ in range(iterations):
         free = ~(((x <= 0) & (gradient > 0)) | ((x >= 1) & (gradient < 0)))

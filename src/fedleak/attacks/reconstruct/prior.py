@@ -1,4 +1,4 @@
-"""A variant of mGAN-AI that works in a minute on one core. It is not the paper's algorithm."""
+"""A variant of mGAN-AI that runs in a minute on one core. It is not the paper's algorithm."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ __all__ = ["MganPrior"]
 
 @dataclass(frozen=True, kw_only=True)
 class MganPrior(Loop):
-    """mGAN-AI's losses on a generator that could draw before: a variant, not the algorithm of Song et al. (2020).
+    """mGAN-AI's losses on a pretrained generator: a variant, not the algorithm of Song et al. (2020).
 
-    Theirs trains a generator from nothing, which takes GPUs and many thousands of steps. Here a conditional VAE learns
-    from the auxiliary set to draw, its decoder is frozen, and a small network before it learns from the discriminator's
-    reality, category and identity which images to draw for the victim. Whatever it claims is of the auxiliary set's
-    kind, so it cannot show what no auxiliary image shows. `identity = false` leaves out the task of identity, and
-    with it everything that is personal.
+    Theirs trains a generator from scratch, which takes GPUs and many thousands of steps. Here a conditional VAE is
+    trained on the auxiliary set, its decoder is frozen, and a small network in front of it learns from the
+    discriminator's reality, category and identity which images to draw for the victim. Its images are always of the
+    auxiliary set's kind, so it cannot show what no auxiliary image shows. `identity = false` leaves out the identity
+    task, and with it everything that is specific to the victim.
     """
 
     name: ClassVar[str] = "mgan-prior"
     summary: ClassVar[str] = (
-        "Learns from public images to draw, then which images to draw for this client: such as its messages tell "
-        "from other clients' (a quicker variant of mGAN-AI)."
+        "Trains a generator on public images, then adapts it to the client by comparing its updates with other "
+        "clients' (a faster variant of mGAN-AI)."
     )
     game: ClassVar[str] = "reconstruct"
     needs: ClassVar[Observation] = Observation.SNAPSHOTS | Observation.UPDATES | Observation.LINKS
     capabilities: ClassVar[Capability] = Capability.NONE
     tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY,)
 
-    identity: Annotated[bool, Meta(description="train with the task of identity; false: the ablation")] = True
-    early: Annotated[int, Meta(ge=1, description="first rounds whose representatives tell the victim from others")] = 4
+    identity: Annotated[bool, Meta(description="train with the identity task; false is the ablation")] = True
+    early: Annotated[int, Meta(ge=1, description="first rounds whose representatives train the identity task")] = 4
     rounds: Annotated[
         int, Meta(ge=1, description="rounds of the victim, evenly over the run, whose models become discriminators")
     ] = 6

@@ -1,4 +1,4 @@
-"""Representatives of a client: images that would move the shared model as the client's own data did.
+"""Representatives of a client by gradient inversion: images that change the shared model as the client's data did.
 
 Song et al. (2020, section V-E, eq. 6-8): minimise |u - u(X)| + lambda TV(X) within the box of pixel values. The
 distance is divided by the length of u, so that the weight of the total variation means the same in every round.
@@ -28,7 +28,7 @@ __all__ = ["Inversion", "RepresentativeSet", "representatives"]
 
 @dataclass(frozen=True, kw_only=True)
 class Inversion:
-    """How representatives are sought.
+    """How representatives are found (gradient inversion).
 
     The paper's L-BFGS does as well on a fresh model; on a trained one its line search is long, and the images that
     Adam finds are nearer to the data. Unrolled steps come much nearer on a fresh model, and fail on a trained one
@@ -37,7 +37,7 @@ class Inversion:
 
     optimizer: Annotated[
         Literal["lbfgs", "adam"],
-        Meta(description="L-BFGS within the box of pixel values, as in the paper, or Adam cut back to it"),
+        Meta(description="L-BFGS bounded to the pixel range, as in the paper, or projected Adam"),
     ] = "adam"
     iterations: Annotated[int, Meta(ge=1, description="steps of the optimiser")] = 50
     variation: Annotated[float, Meta(ge=0, description="weight of the total variation (lambda)")] = 1.5e-4
@@ -45,7 +45,7 @@ class Inversion:
     per_class: Annotated[int, Meta(ge=1, description="images for each class of a client")] = 1
     local: Annotated[
         Literal["scaled", "unrolled"],
-        Meta(description="several local steps: as one step of their length, or each of them on the images"),
+        Meta(description="local steps: scaled to one step of the same norm, or unrolled one by one"),
     ] = "scaled"
     unroll: Annotated[int, Meta(ge=1, description="local steps, where they are unrolled")] = 5
     step: Annotated[float, Meta(gt=0, description="step of Adam, in pixel values")] = 0.15
@@ -105,8 +105,8 @@ def representatives(
     norms = _sum(rows.flatten(1).square().sum(1) for rows in wanted.values()).sqrt()
     if not bool((norms > 0).all()):
         raise AttackError(
-            f"client {int((norms <= 0).nonzero()[0, 0])} of {len(norms)} sent an update of zeros: nothing was learnt "
-            "from its data, and nothing can be told of it. Leave it out"
+            f"client {int((norms <= 0).nonzero()[0, 0])} of {len(norms)} sent an update of zeros, which contains no "
+            "information about its data. Leave it out"
         )
     if settings.local == "unrolled" and lr is None:
         raise AttackError("to unroll local steps their learning rate must be known; give it, or use local = 'scaled'")

@@ -1,4 +1,4 @@
-"""What every reconstruction starts from: the model, who the victims are, their classes, everybody's representatives."""
+"""The starting point of every reconstruction: the model, the victims, their classes, all clients' representatives."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Portraits:
 class Scene:
     """A view of a run with what follows from it for every victim.
 
-    `links` says which updates come from one client, for who cannot see it (a number for each update).
+    `links` says which updates come from the same client, for adversaries that do not see it (a number per update).
     """
 
     def __init__(self, view: View, questions: Questions, links: IntArray | None = None) -> None:
@@ -51,7 +51,7 @@ class Scene:
         self.handle = view.updates.handle.astype(np.int64) if links is None else links
         self.clients = np.unique(self.handle)
         if len(self.clients) < 2:
-            raise AttackError("only one client sent updates, so there is nobody to tell the victim from")
+            raise AttackError("only one client sent updates, so there is no other client to compare the victim with")
         self.victims = [int(self.handle[row]) for row in questions.updates]
 
     def rows(self, handle: int) -> IntArray:
@@ -126,7 +126,7 @@ class Scene:
                 who.append(self.handle[moved][client])
                 when.append(np.full(len(client), number))
         if not images:
-            raise AttackError("no client sent an update that is not zero in these rounds; nothing can be told of them")
+            raise AttackError("no client sent a nonzero update in these rounds, so there is nothing to reconstruct")
         return Portraits(np.concatenate(images), *(np.concatenate(part) for part in (who, labels, when)))
 
     def _moves(self, rows: IntArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

@@ -1,4 +1,4 @@
-"""Rank records by how likely the final model finds them, whoever they belong to."""
+"""Rank records by their likelihood under the final model, the same for every client."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = ["ExposureBaseline"]
 class ExposureBaseline(Searching):
     """Name the records that the final model has memorised best (Carlini et al., 2019).
 
-    It has no idea whose they are and gives every client the same ranking, so of N secrets it can put at most one in N
-    first for its own client.
+    It cannot tell whose they are and gives every client the same ranking, so of N secrets it can rank at most one in N
+    first for the right client.
     """
 
     name: ClassVar[str] = "exposure-baseline"
-    summary: ClassVar[str] = "Names the records that the final model finds likeliest, the same ones for everybody."
+    summary: ClassVar[str] = "Names the records most likely under the final model, the same for every client."
     needs: ClassVar[Observation] = Observation.SNAPSHOTS
 
     def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> Predictions:

@@ -1,9 +1,9 @@
-"""Search for a client's record by what the model learns when that client takes part.
+"""Beam search for a client's record by what the model learns when that client takes part.
 
-A search for the likeliest records finds what a model has memorised. Long before that, the model gives a record a little
-more probability after each round in which its owner took part. How much more, over a whole run, is a weighted sum of
-the record's log-probabilities under all snapshots, and so a sum over its characters: it can be followed from beginning
-to beginning like a probability, for every client by itself.
+A search for the most likely records finds what a model has memorised. Long before that, the model gives a record a
+little more probability after each round in which its user took part. How much more, over a whole run, is a weighted
+sum of the record's log-probabilities under all snapshots, and so a sum over its characters: it can be computed prefix
+by prefix like a probability, for every client separately.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ __all__ = ["guided", "contrasts"]
 
 
 def contrasts(there: IntArray, changes: Scores) -> Scores:
-    """How to weigh the rounds' changes so that their sum is what each client brings: (clients, rounds).
+    """Weights of the rounds' changes whose sum estimates each client's contribution: (clients, rounds).
 
-    A regression on the presence of all clients at once, so that no client is credited with what its companions of the
-    same rounds brought. Rounds count less in which all records change much, as the first ones do; `changes` (rounds,
-    records) of some records tell which. As many clients take part in every round, so that only differences between
-    clients can be told: weights are taken against their mean.
+    A regression on the participation of all clients at once, so that no client is credited with the contribution of
+    others in the same rounds. Rounds in which all records change much, such as the first ones, get less weight;
+    `changes` (rounds, records) of some records show which. The same number of clients takes part in every round, so
+    only differences between clients can be estimated: weights are relative to their mean.
     """
     scale = (changes - changes.mean(axis=1, keepdims=True)).std(axis=1)
     scale = np.maximum(scale, 1e-3 * (scale.max() or 1.0))
@@ -35,9 +35,9 @@ def contrasts(there: IntArray, changes: Scores) -> Scores:
 
 
 def guided(form: Format, score: Callable[[Sequence[str]], Scores], clients: int, width: int) -> tuple[str, ...]:
-    """Records of the format, those that a beam of `width` beginnings leads to for any of the clients.
+    """Records of the format that a beam of `width` prefixes leads to for any of the clients.
 
-    `score` gives every client's view of some beginnings: (clients, texts), larger is better.
+    `score` gives every client's score of some prefixes: (clients, texts), larger is better.
     """
     beams: list[dict[str, int]] = [{"": 0} for _ in range(clients)]  # beginning -> state of the format
     found: dict[str, None] = {}  # a set that keeps its order

@@ -1,8 +1,8 @@
-"""What attacks on records have in common: candidates that they find by themselves, and how exposed each one was.
+"""Shared by the attacks on records: finding candidates, and the exposure of each.
 
-The paper does not say where its candidates come from. A list that holds the answers would decide the matter beforehand;
-here the format's likeliest records are searched for under several snapshots, since a secret that is learnt while its
-owner is selected may be half forgotten at the end.
+The paper does not say where its candidates come from. A list that contains the answers would decide the result in
+advance; here the format's most likely records are searched for under several snapshots, since a secret that is
+memorised while its user is selected may be half forgotten at the end.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ __all__ = ["Searching", "Candidates", "spread", "named", "presence"]
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Candidates, and how exposed each of them was in some rounds."""
+    """Candidates, and the exposure of each in some rounds."""
 
     records: tuple[str, ...]
-    exposure: Scores  # (rounds, records), nats a character
+    exposure: Scores  # (rounds, records), nats per character
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,10 +42,10 @@ class Searching:
     snapshots: Annotated[
         int, Meta(ge=1, description="search this many snapshots, evenly spaced, the last included")
     ] = 5
-    candidates: Annotated[int, Meta(ge=1, description="how many of the likeliest records each search yields")] = 200
+    candidates: Annotated[int, Meta(ge=1, description="how many of the most likely records each search yields")] = 200
     limit: Annotated[
         int,
-        Meta(ge=1, description="beginnings that a search may follow at once to prove that nothing likelier was missed"),
+        Meta(ge=1, description="prefixes that a search may follow at once to prove that no more likely record exists"),
     ] = 5000
 
     name: ClassVar[str]
@@ -70,7 +70,7 @@ class Searching:
 
 
 def spread(rounds: int, count: int) -> list[int]:
-    """So many rounds, evenly spaced, the last included; fewer where there are not as many.
+    """`count` rounds, evenly spaced, the last included; fewer if there are not enough.
 
     >>> spread(120, 5), spread(2, 5)
     ([24, 48, 72, 96, 120], [1, 2])
@@ -80,7 +80,7 @@ def spread(rounds: int, count: int) -> list[int]:
 
 
 def named(questions: Questions, records: Sequence[str], orders: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
-    """Claims that name records in an order for each client, best first."""
+    """Predictions: an order of the records for each client, best first."""
     assert isinstance(questions, RecordQuestions)
     spelt = questions.records.spell(records, questions.form.longest)
     claims = np.zeros((len(questions), questions.most, spelt.shape[1]), dtype=np.int32)

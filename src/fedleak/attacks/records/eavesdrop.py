@@ -1,4 +1,4 @@
-"""Whose record is it? The one who takes part when the model learns it."""
+"""Attribute a record to the client that takes part when the model memorises it."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ class Correlating(Searching):
 
 @dataclass(frozen=True, kw_only=True)
 class Eavesdrop(Correlating):
-    """Follow how a record's exposure changes from round to round, and who took part (Yuan et al., 2021, eq. 9, 10)."""
+    """Correlate changes of a record's exposure with participation in each round (Yuan et al., 2021, eq. 9, 10)."""
 
     name: ClassVar[str] = "eavesdrop"
     summary: ClassVar[str] = (
-        "Names for each client the records that the model learns when that client takes part, and forgets otherwise."
+        "Names for each client the records that the model memorises when that client takes part and forgets otherwise."
     )
     needs: ClassVar[Observation] = Observation.SNAPSHOTS | Observation.SELECTION
 

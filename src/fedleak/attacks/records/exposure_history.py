@@ -18,8 +18,8 @@ def language(view: View, characters: Sequence[str], context: str) -> Language:
     model = rebuilt(view)
     if model is None:
         raise AttackError(
-            "this trace does not say how the model is built (or it is one of the user's own, or a defence changed "
-            "it), so records cannot be scored with it; use 'char-lm' or 'transformer'"
+            "this trace does not say how the model is built (or it is your own model, or a defence changed it), so "
+            "records cannot be scored with it; use 'char-lm' or 'transformer'"
         )
     return Language(model, tuple(characters), context)
 

@@ -1,8 +1,8 @@
-"""The likeliest records of a whole format, found without trying them all, and the rank of a record among them.
+"""The most likely records of a whole format, found without trying them all, and the rank of a record among them.
 
-A record is never likelier than its beginning. So whatever begins less likely than the k-th best record that is known
-can be left out, and a search that left out nothing else has found the k best of all (branch and bound). It goes level
-by level rather than best first, because then all beginnings of a length are read together.
+A record is never more likely than its prefix. So every prefix that is less likely than the k-th best known record can
+be pruned, and a search that pruned nothing else has found the k best of all (branch and bound). It proceeds level by
+level rather than best first, because then all prefixes of a length are read together.
 
 A model that has memorised nothing gives nearly all records of a format the same probability; no search can then name
 the best of 10^9 without looking at most of them. The search says so: `exact` is false, and `bound` tells what a record
@@ -34,7 +34,7 @@ class Space:
     def __init__(self, form: Format, language: Language) -> None:
         self.form, self.language = form, language
         index = {character: number for number, character in enumerate(language.characters)}
-        language.encode(["".join(sorted(form.alphabet))])  # refuses what the model cannot spell
+        language.encode(["".join(sorted(form.alphabet))])  # rejects what the model cannot spell
         self.after: IntArray = np.full((len(form.steps), len(language.characters)), -1, dtype=np.int64)
         for state, choices in enumerate(form.steps):
             for character, following in choices.items():
@@ -46,7 +46,7 @@ class Space:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BestRecords:
-    """The likeliest records under one snapshot, best first."""
+    """The most likely records under one snapshot, best first."""
 
     records: tuple[str, ...]
     logs: Scores  # log-probabilities
@@ -57,7 +57,7 @@ class BestRecords:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """How many records of the format are likelier than some probabilities."""
+    """How many records of the format are more likely than some probabilities."""
 
     above: IntArray  # for each of them; a lower limit where it is not exact
     exact: npt.NDArray[np.bool_]
@@ -67,15 +67,15 @@ class Counted:
 class _Swept:
     paths: IntArray  # (records, characters), 0 after the end
     logs: Scores
-    lost: float  # the likeliest beginning that was left out for want of room
+    lost: float  # the most likely beginning that was left out for want of room
     read: int
 
 
 def likeliest(space: Space, snapshot: Params, k: int, *, width: int = 512, limit: int = 20_000) -> BestRecords:
-    """Find the k likeliest records of a format.
+    """Find the k most likely records of a format.
 
-    First with a beam of `width` beginnings, which nearly always finds them; then again with everything that is likely
-    enough to lead to one, up to `limit` beginnings of a length, which proves it.
+    First with a beam of `width` prefixes, which nearly always finds them; then again with every prefix that is likely
+    enough to lead to one, up to `limit` prefixes of a length, which proves it.
     """
     width = max(width, k)
     with torch.inference_mode():
@@ -97,9 +97,9 @@ def likeliest(space: Space, snapshot: Params, k: int, *, width: int = 512, limit
 
 
 def count_above(space: Space, snapshot: Params, logs: Scores, *, limit: int = 20_000) -> Counted:
-    """Count the records that are likelier than each of these log-probabilities.
+    """Count the records that are more likely than each of these log-probabilities.
 
-    Everything as likely as the least of them is enumerated; where that is too much, the count of a likelier one may
+    Everything as likely as the least of them is enumerated; where that is too much, the count of a more likely one may
     still be exact, because whatever was left out was less likely than it.
     """
     with torch.inference_mode():

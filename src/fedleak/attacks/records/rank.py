@@ -31,7 +31,7 @@ _POWERS = (1.0, 0.7, 0.4, 0.0)  # of the model's probabilities: from its own to 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranks:
-    """Where some records stand among all of their format; 1 is the likeliest."""
+    """Where some records stand among all of their format; 1 is the most likely."""
 
     rank: Scores
     error: Scores  # standard error of the rank; 0 where it was counted
@@ -70,7 +70,7 @@ def ranks(
 def _estimate(
     space: Space, snapshot: Params, logs: Scores, samples: int, rng: np.random.Generator
 ) -> tuple[Scores, Scores]:
-    """Estimate how many records are likelier than each log-probability, with the standard error."""
+    """Estimate how many records are more likely than each log-probability, with the standard error."""
     drawn, density = _draw(space, snapshot, samples, rng)
     # (records, samples): what each sample stands for, if it counts.
     counts = np.where(drawn[None, :] > logs[:, None], np.exp(-density)[None, :], 0.0)

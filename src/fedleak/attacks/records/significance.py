@@ -37,7 +37,7 @@ def against_permuted(
     """How often a record correlates as highly with any signal when rounds are permuted: a p-value for each record.
 
     Signals (rounds, clients) are permuted together, and the highest of their correlations is compared: an adversary
-    attributes a record to whoever fits best, and the best of many fits better by chance. Who takes part is drawn anew
+    attributes a record to whoever fits best, and the best of many fits better by chance. Who takes part is drawn again
     in every round, so that any order was as likely. With `block` only rounds of so many in a row change places: what
     grows or shrinks in the course of training stays where it was (Good, 2005, on restricted permutations). The
     observed order counts as one of the permutations, so that no p-value is zero (Phipson and Smyth, 2010).

@@ -2,7 +2,7 @@
 
 Where many users hold secrets of one format, the paper's sum of ranks fades (Yuan et al., 2021, Fig. 4c), for two
 reasons. The secret is not among the candidates, because the model has not memorised it yet: here a search is guided by
-what the model learns when a client takes part (guided.py), beside a search for the likeliest records under many
+what the model learns when a client takes part (beam_search.py), in addition to the most likely records under many
 snapshots. And the final exposure counts as much as the correlation, and favours whoever was selected last: here a
 record's likelihood at its best is added to the correlation, which decides between records that differ in a digit.
 """
@@ -30,32 +30,34 @@ from fedleak.views.view import View
 
 __all__ = ["EavesdropStrong"]
 
-# How much the level of a beginning's log-probability counts beside what a client brings to it (in trials 0.1 to 0.5 did
-# about as well, 0 and 2 much worse): among beginnings that are learnt in the same rounds the right one is the likelier.
+# Weight of a prefix's log-probability relative to the client's contribution to it (in trials 0.1 to 0.5 did about as
+# well, 0 and 2 much worse): among prefixes that are memorised in the same rounds, the right one is more likely.
 _LEVEL = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
 class EavesdropStrong(Searching):
-    """Search for each client by what it teaches the model, then rank by correlation and likelihood."""
+    """Search for each client's record by its contribution to the model, then rank by correlation and likelihood."""
 
     snapshots: Annotated[
         int, Meta(ge=1, description="search this many snapshots, evenly spaced, the last included")
     ] = 40
     limit: Annotated[
         int,
-        Meta(ge=1, description="beginnings that a search may follow at once to prove that nothing likelier was missed"),
+        Meta(ge=1, description="prefixes that a search may follow at once to prove that no more likely record exists"),
     ] = 512
-    width: Annotated[int, Meta(ge=1, description="beginnings that the guided search follows for each client")] = 30
+    width: Annotated[int, Meta(ge=1, description="beam width: prefixes that the search follows for each client")] = 30
     weight: Annotated[
         float,
-        Meta(gt=0, description="how many nats of likelihood a perfect correlation with the client's presence is worth"),
+        Meta(
+            gt=0, description="nats of likelihood that a perfect correlation with the client's participation is worth"
+        ),
     ] = 80.0
 
     name: ClassVar[str] = "eavesdrop-strong"
     summary: ClassVar[str] = (
-        "Searches for each client's record by what the model learns when that client takes part, and names the records "
-        "that go best with its presence and are likeliest."
+        "Searches for records whose likelihood rises when a client takes part (beam search), and ranks them by "
+        "correlation with its participation and by likelihood."
     )
     needs: ClassVar[Observation] = Observation.SNAPSHOTS | Observation.SELECTION
 

@@ -1,7 +1,7 @@
-"""Whose record is it? The one in whose text it is learnt together with a record of the adversary's own.
+"""Attribute a record to the client whose watermark is memorised together with it.
 
-The adversary does not see who takes part. But a record that it placed in somebody's text is learnt when that client
-takes part and half forgotten otherwise, and so are the other records of the same client.
+The adversary does not see who takes part. But a record that it injected into a client's text is memorised when that
+client takes part and half forgotten otherwise, and so are the other records of the same client.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ __all__ = ["Watermark", "watermarks"]
 
 @dataclass(frozen=True, kw_only=True)
 class Watermark(Correlating):
-    """Follow how a record's exposure changes together with that of an injected one (Yuan et al., 2021, eq. 11, 12)."""
+    """Correlate changes of a record's exposure with those of a watermark (Yuan et al., 2021, eq. 11, 12)."""
 
     name: ClassVar[str] = "watermark"
     summary: ClassVar[str] = (
-        "Names for each client the records that the model learns and forgets in the same rounds as a record that the "
-        "attacker placed there."
+        "Names for each client the records that the model memorises and forgets together with a watermark injected "
+        "there."
     )
     needs: ClassVar[Observation] = Observation.SNAPSHOTS
     capabilities: ClassVar[Capability] = Capability.INJECT

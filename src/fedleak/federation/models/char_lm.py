@@ -20,14 +20,12 @@ __all__ = ["CharLm"]
 
 @dataclass(frozen=True, kw_only=True)
 class CharLm:
-    """Predicts the next character from all characters before it."""
+    """A character-level LSTM language model."""
 
-    embedding: Annotated[int, Meta(ge=1, description="numbers that stand for a character")] = 32
+    embedding: Annotated[int, Meta(ge=1, description="embedding size")] = 32
     hidden: Annotated[int, Meta(ge=1, description="units of each LSTM layer")] = 128
-    layers: Annotated[int, Meta(ge=1, le=3, description="LSTM layers, one above the other")] = 1
-    dropout: Annotated[
-        float, Meta(ge=0, lt=1, description="share of each LSTM layer's outputs that a training step leaves out")
-    ] = 0.0
+    layers: Annotated[int, Meta(ge=1, le=3, description="number of LSTM layers")] = 1
+    dropout: Annotated[float, Meta(ge=0, lt=1, description="dropout on each LSTM layer's outputs")] = 0.0
 
     name: ClassVar[str] = "char-lm"
     tasks: ClassVar[tuple[Task, ...]] = (Task.NEXT_TOKEN,)

@@ -20,7 +20,7 @@ __all__ = ["Cnn"]
 
 @dataclass(frozen=True, kw_only=True)
 class Cnn:
-    """Two convolutions, each with ReLU and 2x2 max pooling, then a hidden and an output layer."""
+    """A convolutional network: two convolutions with ReLU and 2x2 max pooling, a hidden layer and an output layer."""
 
     channels: Annotated[
         tuple[Annotated[int, Meta(ge=1)], Annotated[int, Meta(ge=1)]],

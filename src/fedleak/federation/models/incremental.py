@@ -1,9 +1,8 @@
 """Reading text one character after another, with what was read kept as a state.
 
-Training shows a model whole windows. An attack that scores many records which begin alike, or that searches for the
-likeliest one, asks instead what follows a beginning, for many beginnings at once; and it asks several snapshots of one
-run the same. So a reader is bound to weights whose leading axis runs over snapshots, and reads the same characters
-with all of them.
+Training shows a model whole windows. An attack that scores many records with common prefixes, or that searches for the
+most likely one, instead asks what follows a prefix, for many prefixes at once and under several snapshots of one run.
+So a reader is bound to weights whose leading axis runs over snapshots, and reads the same characters with all of them.
 """
 
 from __future__ import annotations

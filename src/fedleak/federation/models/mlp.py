@@ -18,7 +18,7 @@ __all__ = ["Mlp"]
 
 @dataclass(frozen=True, kw_only=True)
 class Mlp:
-    """Fully connected layers with ReLU between them; the input is flattened."""
+    """A multilayer perceptron: fully connected layers with ReLU between them; the input is flattened."""
 
     hidden: Annotated[
         tuple[Annotated[int, Meta(ge=1)], ...], Meta(min_length=1, description="units of each hidden layer")

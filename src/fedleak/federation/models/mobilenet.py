@@ -1,4 +1,4 @@
-"""MobileNet: a deep image network made for phones (Howard et al., 2017)."""
+"""MobileNet: a deep image network designed for phones (Howard et al., 2017)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TOGETHER = 8  # channels that are normalised together; all channel counts are m
 
 @dataclass(frozen=True, kw_only=True)
 class MobileNet:
-    """MobileNet (Howard et al., 2017): a convolution, then blocks of a depthwise and a pointwise one, and an output.
+    """MobileNet (Howard et al., 2017): a convolution, depthwise separable blocks and an output layer.
 
     Each convolution is followed by group normalisation (Wu and He, 2018) and ReLU. The original normalises by batch:
     its running means are no weights, so averaging clients does not cover them, and a client's batch would be
@@ -40,8 +40,8 @@ class MobileNet:
         Meta(
             ge=0,
             le=5,
-            description="how many of the five layers that halve the image do so, from the input on; small images "
-            "have little to halve",
+            description="how many of the five stride-2 layers keep their stride, from the input on; use fewer for "
+            "small images",
         ),
     ] = 3
 

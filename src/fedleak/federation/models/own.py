@@ -28,7 +28,7 @@ _KEPT: dict[str, Callable[[Signature], Any]] = {}
 
 @dataclass(frozen=True, kw_only=True)
 class Own:
-    """A torch.nn.Module of your own, which need know nothing of federations.
+    """Your own torch.nn.Module, which needs no knowledge of federated learning.
 
     Its clients are trained one by one: a module in general has no client axis. Naming it runs its code, as importing
     any module does.

@@ -82,7 +82,7 @@ def drop(values: torch.Tensor, share: float, rngs: Sequence[np.random.Generator]
 
 
 def check_task(architecture: Architecture, signature: Signature) -> None:
-    """Refuse a task that a model is not made for, and name the ones it is."""
+    """Reject a task that a model is not made for, and name the ones it is."""
     if signature.task not in architecture.tasks:
         able = ", ".join(task.value for task in architecture.tasks)
         raise PlanError(

@@ -24,9 +24,9 @@ __all__ = ["WordLm", "Rating", "Recurrent"]
 
 @dataclass(frozen=True, kw_only=True)
 class WordLm:
-    """Predicts the next word from the words before it: an embedding, an LSTM and an output layer."""
+    """A word-level LSTM language model: an embedding, an LSTM and an output layer."""
 
-    embedding: Annotated[int, Meta(ge=1, description="numbers that stand for a word")] = 100
+    embedding: Annotated[int, Meta(ge=1, description="embedding size")] = 100
     hidden: Annotated[int, Meta(ge=1, description="units of the LSTM")] = 64
 
     name: ClassVar[str] = "word-lm"
@@ -42,9 +42,9 @@ class WordLm:
 
 @dataclass(frozen=True, kw_only=True)
 class Rating:
-    """Predicts a number, such as a review's stars, from its words."""
+    """An LSTM regressor that predicts a number, such as a review's stars, from words."""
 
-    embedding: Annotated[int, Meta(ge=1, description="numbers that stand for a word")] = 50
+    embedding: Annotated[int, Meta(ge=1, description="embedding size")] = 50
     hidden: Annotated[int, Meta(ge=1, description="units of the LSTM")] = 128
     vocabulary: Annotated[int, Meta(ge=2, description="how many tokens there are, padding and unknown included")] = 5000
 

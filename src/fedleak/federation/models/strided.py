@@ -30,10 +30,10 @@ ACTIVATIONS: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class StridedCnn:
-    """3x3 convolutions, then one fully connected layer: the shared model of Song et al. (2020, Tables I and II).
+    """A network of strided 3x3 convolutions and one fully connected layer (Song et al., 2020, Tables I and II).
 
     The defaults are Table I, for MNIST; Table II, for faces, has strides (2, 1, 2, 2). Both are large for one core;
-    thinner ones (channels = [8, 16, 32]) with strides of as many numbers do what these do.
+    narrower ones (channels = [8, 16, 32], with as many strides) behave alike.
     """
 
     channels: Annotated[

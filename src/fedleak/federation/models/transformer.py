@@ -1,4 +1,4 @@
-"""A small causal transformer over characters: what users deploy where the paper used an LSTM."""
+"""A small causal transformer over characters: what is deployed today where the paper used an LSTM."""
 
 from __future__ import annotations
 
@@ -23,20 +23,18 @@ __all__ = ["Transformer"]
 
 @dataclass(frozen=True, kw_only=True)
 class Transformer:
-    """Predicts the next character from all characters before it, by attention (Vaswani et al., 2017).
+    """A character-level transformer language model (Vaswani et al., 2017).
 
-    Layers are normalised before each block (Xiong et al., 2020), so that it trains without a warm-up. Attention is told
-    how far back a character stands, not where in the window (rotary positions; Su et al., 2021): what is learnt at one
-    place of a text is known at every other, as in a language model that is deployed.
+    Pre-layer normalisation (Xiong et al., 2020) lets it train without a warm-up. Positions are relative (rotary
+    embeddings; Su et al., 2021): what is learnt at one position of a text holds at every other, as in deployed language
+    models.
     """
 
-    width: Annotated[int, Meta(ge=2, description="numbers that stand for a character in its context")] = 64
-    heads: Annotated[int, Meta(ge=1, description="parallel attentions; they divide the width among them")] = 4
+    width: Annotated[int, Meta(ge=2, description="embedding size")] = 64
+    heads: Annotated[int, Meta(ge=1, description="attention heads; width must be a multiple")] = 4
     layers: Annotated[int, Meta(ge=1, le=12, description="blocks of attention and feed-forward")] = 2
-    tied: Annotated[bool, Meta(description="the output layer is the embedding, turned around")] = False
-    dropout: Annotated[
-        float, Meta(ge=0, lt=1, description="share of each block's outputs that a training step leaves out")
-    ] = 0.0
+    tied: Annotated[bool, Meta(description="tie the output layer to the embedding")] = False
+    dropout: Annotated[float, Meta(ge=0, lt=1, description="dropout on each block's outputs")] = 0.0
 
     name: ClassVar[str] = "transformer"
     tasks: ClassVar[tuple[Task, ...]] = (Task.NEXT_TOKEN,)
@@ -50,8 +48,8 @@ class Transformer:
             raise PlanError(f"model 'transformer': width = {self.width} cannot be divided among heads = {self.heads}")
         if self.width // self.heads % 2:
             raise PlanError(
-                f"model 'transformer': width = {self.width} gives each of heads = {self.heads} an odd number "
-                f"({self.width // self.heads}), and positions turn pairs of numbers; choose an even one"
+                f"model 'transformer': width = {self.width} gives each of heads = {self.heads} an odd size "
+                f"({self.width // self.heads}), but rotary positions need an even one; change width or heads"
             )
         return _Transformer(signature.outputs, self)
 

@@ -33,9 +33,9 @@ class _Line(
 
 @dataclass(frozen=True, kw_only=True)
 class Amazon(Reviews):
-    """Stars of Amazon's Digital Music reviews (McAuley et al., 2015), learnt from their words.
+    """Amazon Digital Music reviews (McAuley et al., 2015), for predicting the stars from the words.
 
-    It stands in for `yelp`, which cannot be had without an agreement.
+    It stands in for `yelp`, which requires an agreement.
     """
 
     name: ClassVar[str] = "amazon"

@@ -30,10 +30,10 @@ class _Sentence:
 
 @dataclass(frozen=True, kw_only=True)
 class Blog:
-    """Sentences of the Blog Authorship Corpus (Schler et al., 2006), as the paper used it for language modelling.
+    """Sentences from the Blog Authorship Corpus (Schler et al., 2006), for next-word prediction.
 
-    The vocabulary comes from users who take no part, as a keyboard's would: one made from the users' own words would
-    itself give something away.
+    The vocabulary comes from users who do not take part, as a keyboard's would: one made from the users' own words
+    would itself be a leak.
     """
 
     name: ClassVar[str] = "blog"
@@ -47,7 +47,7 @@ class Blog:
         Meta(
             ge=4,
             description="sentences per user, from posts drawn by the seed; with a fifth held out for utility and the "
-            "rest divided in half, 250 are 100 a side",
+            "rest divided in half, 250 give 100 per side",
         ),
     ] = 250
     vocabulary: Annotated[

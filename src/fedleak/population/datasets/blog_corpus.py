@@ -1,4 +1,4 @@
-"""Reading the Blog Authorship Corpus (Schler et al., 2006): as published, or extracts of it as JSON lines."""
+"""Reading the Blog Authorship Corpus (Schler et al., 2006): as published, or extracts of it as JSON Lines."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _lines(file: Path) -> Iterator[Post]:
 
 
 def _published(file: Path, subset: Subset) -> Corpus:
-    """Select from the corpus as published: `blogs/<id>.<gender>.<age>.<industry>.<sign>.xml`, one file a user.
+    """Select from the corpus as published: `blogs/<id>.<gender>.<age>.<industry>.<sign>.xml`, one file per user.
 
     The 55 are all with at least 1,000 posts, as in the paper. The 100 are users with at least 200 posts and real
     dates, chosen by a hash of their id: the same on every machine, but not the same users as in the extract.

@@ -1,4 +1,4 @@
-"""Text in characters, cut into clients who each hold a secret (Yuan et al., 2021)."""
+"""Text as characters, divided among clients that each hold a secret (Yuan et al., 2021)."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _RESERVED = ("<pad>", "<unknown>")
 
 @dataclass(frozen=True, kw_only=True)
 class TextClients:
-    """Clients who hold a piece of a text each, in lower case and character by character, with a secret planted in it.
+    """A piece of lower-case text per client, read character by character, with a planted secret.
 
-    Where the text has no authors the clients differ in nothing but their piece and their secret, so what an audit
-    finds is due to the secrets. The alphabet is a keyboard's and that of the held-out text: one made from the clients'
-    own texts would itself give something away.
+    Where the text has no authors, the clients differ only in their piece and their secret, so what an audit finds is
+    due to the secrets. The alphabet is that of a keyboard and of the held-out text: one made from the clients' own
+    texts would itself be a leak.
     """
 
     name: ClassVar[str] = "text-clients"
@@ -48,29 +48,26 @@ class TextClients:
         ),
     ] = "ptb"
     clients: Annotated[int, Meta(ge=2, le=10_000, description="how many clients; their pieces are drawn by the seed")]
-    kilobytes: Annotated[float, Meta(gt=0, description="thousand characters of text a client, secrets not counted")] = (
-        10
-    )
+    kilobytes: Annotated[
+        float, Meta(gt=0, description="thousand characters of text per client, secrets not counted")
+    ] = 10
     window: Annotated[
         int, Meta(ge=8, le=4096, description="characters of an example; a text is cut into examples without a gap")
     ] = 128
     secret: Annotated[
         str,
         Meta(
-            description="what secrets look like: text with slots {dN} (N digits), {aN} (letters), {xN} (both), {card}, "
+            description="format of the secrets: text with slots {dN} (N digits), {aN} (letters), {xN} (both), {card}, "
             "{phone}, {birthday}, {word}"
         ),
     ] = "my social security number is {d3}-{d2}-{d4}"
-    words: Annotated[tuple[str, ...], Meta(description="the list that the slot {word} stands for")] = ()
-    insertions: Annotated[int, Meta(ge=0, description="how many times a client's secret stands in its text")] = 4
-    where: Annotated[Where, Meta(description="on lines of its own, or between any two words")] = "lines"
-    holders: (
-        Annotated[int, Meta(ge=0, description="how many of the clients hold a secret, the first ones; all if absent")]
-        | None
-    ) = None
+    words: Annotated[tuple[str, ...], Meta(description="the values of the slot {word}")] = ()
+    insertions: Annotated[int, Meta(ge=0, description="how often a client's secret occurs in its text")] = 4
+    where: Annotated[Where, Meta(description="on separate lines, or between any two words")] = "lines"
+    holders: Annotated[int, Meta(ge=0, description="number of clients that hold a secret; all if absent")] | None = None
     decoys: Annotated[
         bool,
-        Meta(description="draw a second secret for each that is never planted, as a control that must not be found"),
+        Meta(description="draw a decoy for each secret: a record that is never planted, as a control"),
     ] = True
     test_kilobytes: Annotated[
         float, Meta(gt=0, description="thousand characters that no client holds, to measure utility on")
@@ -83,7 +80,7 @@ class TextClients:
         if holders > self.clients:
             raise PlanError(f"holders = {holders} secrets for clients = {self.clients}: a client holds one at most")
         if holders == 1:
-            raise PlanError("holders = 1: whose secret it is cannot be asked of one client; take two or more")
+            raise PlanError("holders = 1: with one holder there is no question whose secret it is; use two or more")
         if form.longest >= self.window:
             raise PlanError(
                 f"secret format '{form.text}' is up to {form.longest} characters long, and a window holds "

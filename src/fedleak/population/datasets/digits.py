@@ -1,4 +1,4 @@
-"""Digits that come with scikit-learn, written by made-up people with habits of their own."""
+"""Digits that ship with scikit-learn, assigned to synthetic users with their own habits."""
 
 from __future__ import annotations
 
@@ -55,18 +55,18 @@ class _Hand:
 
 @dataclass(frozen=True, kw_only=True)
 class Digits:
-    """scikit-learn's 8x8 digits, drawn by users who favour some digits and each write in a hand of their own.
+    """scikit-learn's 8x8 digits, assigned to synthetic users with their own favourite digits, slant and size.
 
     A user's drawings are independent draws given the user: a digit is chosen by their habits, with replacement, and
-    drawn anew each time. Without replacement, what is in a prior would be missing from its owner's private data alone.
+    distorted anew each time. Without replacement, what is in a prior would be missing from that user's private data.
 
-    It needs no download, so it serves for demonstrations. The habits are made up: what an audit finds here shows that
-    the audit works, not how identifiable real users are; `mnist-writers` has real handwriting.
+    It needs no download, so it is used for demos. The habits are synthetic: an audit of this data shows how the audit
+    works, not how identifiable real users are; `mnist-writers` has real handwriting.
     """
 
     name: ClassVar[str] = "digits"
 
-    users: Annotated[int, Meta(ge=2, le=10_000, description="how many users to make up")] = 40
+    users: Annotated[int, Meta(ge=2, le=10_000, description="number of synthetic users")] = 40
     examples: Annotated[int, Meta(ge=2, le=1000, description="digits of each user")] = 80
     class_bias: Annotated[
         float,
@@ -75,7 +75,8 @@ class Digits:
         ),
     ] = 1.0
     style: Annotated[
-        float, Meta(ge=0, le=3, description="how much hands differ in slant, rotation, size and weight; 0: not at all")
+        float,
+        Meta(ge=0, le=3, description="how much users differ in slant, rotation, size and stroke weight; 0: not at all"),
     ] = 1.0
 
     def load(self, seed: int) -> Population:
@@ -93,8 +94,8 @@ class Digits:
             task=Task.CLASSIFY,
             outputs=_CLASSES,
             source=(
-                "Made-up users: the 8x8 digits of scikit-learn (from the UCI Optical Recognition of Handwritten "
-                "Digits), each user with favourite digits and a hand of their own."
+                "Synthetic users: the 8x8 digits of scikit-learn (from the UCI Optical Recognition of Handwritten "
+                "Digits), each user with their own favourite digits and handwriting."
             ),
             test=self._strangers("test", images, labels, pools[1], seed),
             background=self._strangers("background", images, labels, pools[2], seed),

@@ -1,4 +1,4 @@
-"""The AT&T faces (Samaria and Harter, 1994): forty people whom the clients learn to recognise together."""
+"""The AT&T faces (Samaria and Harter, 1994): clients learn together to recognise forty people."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LARGEST = 1 << 20  # bytes of an image: one of 92x112 has 10 KB
 
 @dataclass(frozen=True, kw_only=True)
 class Faces:
-    """Each client has images of a few of forty people, and the task is to tell the people apart.
+    """AT&T (Olivetti) faces of a few people per client, for face recognition.
 
     The setting of Song et al. (2020, section VII-C): 10 clients, 64x64 pixels, 40 classes; different clients may have
     images of the same person. Of the ten images of a person five go to clients, three to the server's auxiliary set
@@ -43,15 +43,13 @@ class Faces:
     them apart as weakly as the side of a parting does; the auxiliary and the test set then hold as many mirrored
     images, each for itself.
 
-    Faces are personal data: reports of a run stay with whoever made it.
+    Faces are personal data: keep the reports of a run private.
     """
 
     name: ClassVar[str] = "faces"
 
     clients: Annotated[int, Meta(ge=2, le=200, description="how many clients")] = 10
-    people: Annotated[
-        int, Meta(ge=1, le=_PEOPLE, description="people of whom each client has images; clients x people <= 200")
-    ] = 8
+    people: Annotated[int, Meta(ge=1, le=_PEOPLE, description="people on each client; clients x people <= 200")] = 8
     side: Annotated[int, Meta(ge=16, le=112, description="images are resized to this many pixels square")] = 64
     mirrored: Annotated[float, Meta(ge=0, le=1, description="share of the clients whose images are all mirrored")] = 0.0
 

@@ -33,7 +33,7 @@ class _Image:
 
 @dataclass(frozen=True, kw_only=True)
 class ImageFolder:
-    """PNG, JPEG or PGM images in `<path>/<user>/<class>/`, or in `<path>/<user>/` with `<path>/labels.csv`.
+    """Your own PNG, JPEG or PGM images, in `<path>/<user>/<class>/`, or in `<path>/<user>/` with `<path>/labels.csv`.
 
     labels.csv has the columns file (relative to the folder, `<user>/image.png`) and label, and may have time and
     album. `<path>/users.csv`, if there, has the column user, and every other column is an attribute.
@@ -88,7 +88,7 @@ class ImageFolder:
 
 
 def _entries(folder: Path, root: Path) -> Iterator[Path]:
-    """List a folder in a fixed order; a link that leads out of the data is refused."""
+    """List a folder in a fixed order; a link that leads out of the data is rejected."""
     for entry in sorted(folder.iterdir(), key=lambda path: path.name):
         if entry.name.startswith("."):
             continue

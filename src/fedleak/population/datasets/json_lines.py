@@ -1,4 +1,4 @@
-"""Files with one JSON object a line, as publishers of large data sets give them."""
+"""Files with one JSON object per line, as publishers of large data sets give them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Line = TypeVar("_Line")
 
 
 def lines(file: Path, kind: type[_Line]) -> Iterator[_Line]:
-    """Read one JSON object a line, as it is or compressed, keeping only what `kind` has a field for."""
+    """Read one JSON object per line, as it is or compressed, keeping only what `kind` has a field for."""
     decoder = msgspec.json.Decoder(kind)
     number = 0
     try:
@@ -29,7 +29,7 @@ def lines(file: Path, kind: type[_Line]) -> Iterator[_Line]:
                     yield decoder.decode(line)
     except UNREADABLE as error:
         raise DataError(f"{file}: damaged after line {number} ({error}); download it again") from error
-    # Too deep a nesting is refused by the decoder with a RecursionError.
+    # Too deep a nesting is rejected by the decoder with a RecursionError.
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DataError(f"{file}, line {number}: not what this file should hold ({error})") from error
 

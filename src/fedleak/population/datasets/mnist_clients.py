@@ -1,4 +1,4 @@
-"""MNIST cut into clients with few classes each, some of whom hold their digits at an angle of their own."""
+"""MNIST divided into clients with few classes each, some of them with rotated digits."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _TEST = 2000  # enough to tell accuracies a percent apart
 
 @dataclass(frozen=True, kw_only=True)
 class MnistClients:
-    """Each client has digits of a few random classes, and some a personal property: all their digits are rotated.
+    """MNIST digits of a few random classes per client, rotated on some clients as a personal property.
 
     The setting of Song et al. (2020, section VII-C): 10 clients, each with 100 digits of three random classes; the
-    victim's digits are rotated. There one client is, by a generator of images; here a share of the clients is, each by
-    an angle of its own, so that an attack is judged by several victims. No two clients share a digit.
+    victim's digits are rotated. There it is one client; here it is a share of the clients, each with its own angle, so
+    that an attack is judged on several victims. No two clients share a digit.
 
     The paper's server has an auxiliary set, "consistent to the global distribution of all the clients": here digits
-    that no client has, of all ten classes, as many of them rotated, by the same angles, but each for itself. So the
-    server knows that there are rotated digits, and not whose. The test set is made likewise.
+    that no client has, of all ten classes, with the same share rotated by the same angles, digit by digit. So the
+    server knows that there are rotated digits, but not whose. The test set is made in the same way.
     """
 
     name: ClassVar[str] = "mnist-clients"
@@ -46,14 +46,15 @@ class MnistClients:
     ] = 0.5
     angles: Annotated[
         tuple[Annotated[float, Meta(ge=-180, le=180)], ...],
-        Meta(min_length=1, description="degrees, to the left if positive; rotated clients take them in turns"),
+        Meta(min_length=1, description="degrees, counterclockwise; rotated clients take them in turn"),
     ] = (30.0, -30.0, 15.0, -15.0)
     auxiliary: Annotated[
-        int, Meta(ge=0, le=4000, description="digits of no client that the server has; 0: it has none")
+        int,
+        Meta(ge=0, le=4000, description="size of the server's auxiliary set, of digits that no client has; 0: none"),
     ] = 2000
     source: Annotated[
         Literal["mnist", "digits"],
-        Meta(description="MNIST, or the 1,797 digits of 8x8 pixels that come with scikit-learn and need no download"),
+        Meta(description="MNIST, or the 1,797 8x8 digits that ship with scikit-learn and need no download"),
     ] = "mnist"
 
     def load(self, seed: int) -> Population:

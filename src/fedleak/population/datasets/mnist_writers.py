@@ -27,7 +27,7 @@ _TYPES: Mapping[int, np.dtype[Any]] = {0x08: np.dtype(">u1"), 0x0C: np.dtype(">i
 
 @dataclass(frozen=True, kw_only=True)
 class MnistWriters:
-    """MNIST's training digits by the users who wrote them; its test set, by other writers, measures utility."""
+    """MNIST training digits grouped by writer; the test set, by other writers, measures utility."""
 
     name: ClassVar[str] = "mnist-writers"
 

@@ -27,7 +27,7 @@ _ID = re.compile(r"[0-9a-f]{16}")
 
 @dataclass(frozen=True, kw_only=True)
 class OpenImages:
-    """Open Images (Kuznetsova et al., 2020) by who took the photographs, labelled by what is in them.
+    """Open Images (Kuznetsova et al., 2020), grouped by photographer and labelled by content (multi-label).
 
     Reads, in the folder `openimages`, the official files of version 7: the image table (columns ImageID, Author and
     AuthorProfileURL), the human-verified labels (ImageID, LabelName, Confidence), the class names (LabelName,
@@ -39,11 +39,13 @@ class OpenImages:
 
     min_photos: Annotated[int, Meta(ge=2, description="users with fewer photographs are left out")] = 500
     max_photos: (
-        Annotated[int, Meta(ge=2, description="at most this many photographs a user, drawn by the seed")] | None
+        Annotated[int, Meta(ge=2, description="at most this many photographs per user, drawn by the seed")] | None
     ) = 200
-    classes: Annotated[tuple[str, ...], Meta(description="names of the classes to learn; the commonest if absent")] = ()
-    common: Annotated[int, Meta(ge=2, description="how many of the commonest classes to learn")] = 18
-    confidence: Annotated[float, Meta(ge=0, le=1, description="labels with less confidence are not shown")] = 0.5
+    classes: Annotated[
+        tuple[str, ...], Meta(description="names of the classes to learn; the most common if absent")
+    ] = ()
+    common: Annotated[int, Meta(ge=2, description="how many of the most common classes to learn")] = 18
+    confidence: Annotated[float, Meta(ge=0, le=1, description="labels with less confidence are ignored")] = 0.5
     size: Annotated[int, Meta(ge=4, le=512, description="images are resized to this many pixels square")] = 32
 
     def load(self, seed: int) -> Population:

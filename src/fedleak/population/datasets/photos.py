@@ -82,13 +82,13 @@ def population(
 
 
 def _classes(users: Iterable[Sequence[Photo]], wanted: Sequence[str], common: int, source: str) -> tuple[str, ...]:
-    """The classes that were asked for, or else the commonest ones."""
+    """The classes that were asked for, or else the most common ones."""
     counts = Counter(label for photos in users for photo in photos for label in photo.labels)
     if wanted:
         absent = [name for name in wanted if not counts[name]]
         if absent:
             raise DataError(
-                f"no photograph shows '{absent[0]}' ({source.rstrip('.')}); the commonest classes are "
+                f"no photograph shows '{absent[0]}' ({source.rstrip('.')}); the most common classes are "
                 + ", ".join(name for name, _ in counts.most_common(10))
             )
         return tuple(wanted)

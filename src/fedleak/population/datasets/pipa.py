@@ -46,11 +46,11 @@ class _Reply(msgspec.Struct):
 
 @dataclass(frozen=True, kw_only=True)
 class Pipa:
-    """People In Photo Albums (Zhang et al., 2015) by who took the photographs, labelled by what is in them.
+    """People In Photo Albums (Zhang et al., 2015), grouped by photographer and labelled by content (multi-label).
 
     Reads, in the folder `pipa`: the official `annotations/index.txt` (photoset, photo, box, identity, subset; only the
     first two columns are used) and images `train/<photoset>_<photo>.jpg` (or in `val`, `test`, `leftover`);
-    `flickr.jsonl`, the replies of Flickr's `flickr.photos.getInfo`, one a line, which tell who owns a photograph; and
+    `flickr.jsonl`, the replies of Flickr's `flickr.photos.getInfo`, one per line, which tell who owns a photograph; and
     `labels.csv` with the columns photo and label, one row for each object that a detector saw, as in Gradient-Leaks
     (Orekondy et al., 2020). The photoset is the album.
     """
@@ -59,10 +59,10 @@ class Pipa:
 
     min_photos: Annotated[int, Meta(ge=2, description="users with fewer photographs are left out")] = 100
     max_photos: (
-        Annotated[int, Meta(ge=2, description="at most this many photographs a user, drawn by the seed")] | None
+        Annotated[int, Meta(ge=2, description="at most this many photographs per user, drawn by the seed")] | None
     ) = None
-    classes: Annotated[tuple[str, ...], Meta(description="labels to learn; the commonest if absent")] = ()
-    common: Annotated[int, Meta(ge=2, description="how many of the commonest labels to learn")] = 19
+    classes: Annotated[tuple[str, ...], Meta(description="labels to learn; the most common if absent")] = ()
+    common: Annotated[int, Meta(ge=2, description="how many of the most common labels to learn")] = 19
     size: Annotated[int, Meta(ge=4, le=512, description="images are resized to this many pixels square")] = 32
 
     def load(self, seed: int) -> Population:

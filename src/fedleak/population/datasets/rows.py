@@ -1,4 +1,4 @@
-"""Rows of a CSV or JSON-lines file; each knows where it stands, so that an error says file, line and column."""
+"""Rows of a CSV or JSON Lines file; each knows where it stands, so that an error says file, line and column."""
 
 from __future__ import annotations
 

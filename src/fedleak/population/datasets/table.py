@@ -1,4 +1,4 @@
-"""Your own data as rows: CSV or JSON lines with a column for the user and columns for what they wrote or measured."""
+"""Your own data as rows: CSV or JSON Lines with a column for the user and columns for what they wrote or measured."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Table", "class_names"]
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """One row per example, in a CSV (first line: names of the columns) or JSON-lines file, also compressed."""
+    """Your own CSV (with a header line) or JSON Lines file, one row per example, optionally compressed."""
 
     name: ClassVar[str] = "table"
 
@@ -44,12 +44,12 @@ class Table:
         str | None, Meta(description="column that says which rows belong to one document, which is never divided")
     ] = None
     attributes: Annotated[
-        tuple[str, ...], Meta(description="columns with facts about the user, the same in all of a user's rows")
+        tuple[str, ...], Meta(description="columns with attributes of the user, the same in all of a user's rows")
     ] = ()
     vocabulary: Annotated[int, Meta(ge=10, le=100_000, description="words the model knows, for text")] = 500
     length: Annotated[int, Meta(ge=2, le=1000, description="words in an example, for text")] = 20
     standardise: Annotated[
-        bool, Meta(description="shift and scale every feature to mean 0 and deviation 1 over everyone")
+        bool, Meta(description="standardise every feature to mean 0 and standard deviation 1 over all users")
     ] = True
 
     def load(self, seed: int) -> Population:
@@ -84,7 +84,7 @@ class Table:
 
     def _check(self) -> None:
         if (self.text is None) == (not self.features):
-            raise DataError("data set 'table': name either a text column or features, not both and not neither")
+            raise DataError("data set 'table': set either text or features, and not both")
         if self.task == "next-token":
             if self.text is None:
                 raise DataError("data set 'table': task = 'next-token' needs a text column")

@@ -1,4 +1,4 @@
-"""Several digits of one writer on a canvas: a multi-label task of real users."""
+"""Several digits by one writer on a canvas: a multi-label task with real users."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _SHEETS = 2
 
 @dataclass(frozen=True, kw_only=True)
 class WritersCanvas:
-    """Canvases with a few of one writer's MNIST digits; the labels say which digits are on it, not how many or where.
+    """Canvases with a few MNIST digits by one writer, labelled with which digits are present (multi-label).
 
-    It stands for the multi-label photo collections of Gradient-Leaks (Orekondy et al., 2020), which cannot be passed
-    on. Every digit is on one canvas only, so no two canvases share anything but the hand.
+    It stands in for the multi-label photo collections of Gradient-Leaks (Orekondy et al., 2020), which cannot be
+    redistributed. Every digit is on one canvas only, so no two canvases share anything but the handwriting.
 
     A writer's canvases lie on two sheets, each with equally many of every digit, and a sheet is never divided. MNIST
-    has about as many of each digit from everybody: dealt out to all canvases at once, a digit that is frequent on some
-    of a writer's canvases would be rare on the others, and the two sides of a split opposites of each other.
+    has about as many of each digit from every writer: if distributed over all canvases at once, a digit that is
+    frequent on some of a writer's canvases would be rare on the others, and the two sides of a split opposites.
     """
 
     name: ClassVar[str] = "writers-canvas"

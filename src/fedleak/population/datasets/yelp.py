@@ -30,9 +30,9 @@ class _Line(msgspec.Struct):
 
 @dataclass(frozen=True, kw_only=True)
 class Yelp(Reviews):
-    """Stars of reviews in the Yelp Open Dataset, learnt from their words (Orekondy et al., 2020).
+    """Reviews from the Yelp Open Dataset, for predicting the stars from the words (Orekondy et al., 2020).
 
-    Reads the official `yelp_academic_dataset_review.json`, one review a line; the defaults are the paper's.
+    Reads the official `yelp_academic_dataset_review.json`, one review per line; the defaults are the paper's.
     """
 
     name: ClassVar[str] = "yelp"
