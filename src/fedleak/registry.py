@@ -64,6 +64,7 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "link-update": "fedleak.attacks.link.siamese:LinkUpdates",
         "link-cosine": "fedleak.attacks.link.cosine:LinkCosine",
         "link-rep-cosine": "fedleak.attacks.link.cosine:LinkRepresentativesCosine",
+        "disaggregate-ridge": "fedleak.attacks.disaggregate.ridge:DisaggregateRidge",
     },
     "game": {
         "identify": "fedleak.games.identify:Identify",
@@ -74,6 +75,7 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "extract": "fedleak.games.extract:Extract",
         "link": "fedleak.games.link:Link",
         "reconstruct": "fedleak.games.reconstruct:Reconstruct",
+        "disaggregate": "fedleak.games.disaggregate:Disaggregate",
     },
     "defence": {
         "clip": "fedleak.defences.clip:Clip",
@@ -145,7 +147,6 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "seen-users": "fedleak.analyses.open_world:SeenUsers",
         "attribute-record": "fedleak.analyses.attribute_record:AttributeRecord",
         "side-effect": "fedleak.analyses.side_effect:SideEffect",
-        "disaggregate": "fedleak.analyses.disaggregate:Disaggregate",
     },
     "section": {  # of the report, in the order in which they are shown
         "verdicts": "fedleak.report.sections.verdicts:Verdicts",

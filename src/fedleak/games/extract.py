@@ -115,7 +115,7 @@ class Extract(BaseGame):
         ),
         *(_distance(k) for k in records.PLACES),
     )
-    needs_prior: ClassVar[bool] = False
+    needs_prior: ClassVar[bool | None] = False
     strongest: ClassVar[str | None] = "eavesdrop-strong"
     multiples: ClassVar[bool] = False  # how many times one in a billion says nothing
     legend: ClassVar[str] = (

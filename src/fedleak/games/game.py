@@ -146,7 +146,7 @@ class Game(Protocol):
     name: ClassVar[str]
     summary: ClassVar[str]  # the question in plain words
     metrics: ClassVar[tuple[Metric, ...]]  # the first is the headline metric, which verdicts are about
-    needs_prior: ClassVar[bool]  # whether the adversary must have data of users; if not, it must have none
+    needs_prior: ClassVar[bool | None]  # True: the adversary has data of users; False: none; None: either
     needs_evidence: ClassVar[bool]  # whether predictions are marked against users' data, which the truth then keeps
     allows_join: ClassVar[bool]  # whether it can be played where a client of the adversary takes part
     strongest: ClassVar[str | None]  # the attack without which no defence is recommended, if one is the strongest
@@ -192,7 +192,7 @@ class Game(Protocol):
 class BaseGame:
     """What most games have in common."""
 
-    needs_prior: ClassVar[bool] = True
+    needs_prior: ClassVar[bool | None] = True
     needs_evidence: ClassVar[bool] = False
     allows_join: ClassVar[bool] = False
     strongest: ClassVar[str | None] = None

@@ -73,7 +73,7 @@ class Link(OptionGame):
         ),
         auc(binary.auc),
     )
-    needs_prior: ClassVar[bool] = False
+    needs_prior: ClassVar[bool | None] = False
 
     starts: Annotated[
         int, Meta(ge=1, description="from how many rounds, evenly over the run, updates are to be found again later")

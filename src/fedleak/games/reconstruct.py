@@ -93,7 +93,7 @@ class Reconstruct(BaseGame):
             column="property",
         ),
     )
-    needs_prior: ClassVar[bool] = False
+    needs_prior: ClassVar[bool | None] = False
     needs_evidence: ClassVar[bool] = True
     allows_join: ClassVar[bool] = True
 

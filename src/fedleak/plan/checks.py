@@ -53,7 +53,7 @@ def fitting(games: Sequence[Game], population: PopulationPlan, audit: AuditPlan,
             raise PlanError(
                 f"{source} [population]: game '{game.name}' needs prior data of users, and prior = 'none' gives none"
             )
-        if not game.needs_prior and population.prior != "none":
+        if game.needs_prior is False and population.prior != "none":
             raise PlanError(
                 f"{source} [population]: prior = '{population.prior}' would hand data of users to the adversary "
                 f"before game '{game.name}' asks for it; set prior = 'none'"

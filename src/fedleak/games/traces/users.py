@@ -20,7 +20,7 @@ from fedleak.trace.prior import Background, Prior
 from fedleak.trace.truth import Truth
 from fedleak.trace.writer import TraceWriter
 
-__all__ = ["USERS", "write_for", "write_run", "write_federation"]
+__all__ = ["USERS", "write_for", "write_run", "write_sums", "write_federation"]
 
 USERS, ROUNDS, PER_ROUND, CLASSES, INPUTS = 12, 40, 8, 10, 6
 ABOUT: tuple[Mapping[str, str], ...] = tuple({"group": ("even", "odd")[i % 2]} for i in range(USERS))
@@ -36,8 +36,16 @@ def write_for(needs: Observation) -> Callable[[Path, int, bool], Path]:
     return lambda folder, seed, leak: write(folder, seed, leak=leak)
 
 
-def write_run(folder: Path, seed: int, *, leak: bool) -> Path:
-    """Write a trace, its truth and its prior as a real run would, from made-up updates."""
+def write_sums(folder: Path, seed: int, *, leak: bool) -> Path:
+    """The run with a planted leak; without, the sums of its rounds are those of other clients."""
+    return write_run(folder, seed, leak=True, sums=leak)
+
+
+def write_run(folder: Path, seed: int, *, leak: bool, sums: bool = True) -> Path:
+    """Write a trace, its truth and its prior as a real run would, from made-up updates.
+
+    `sums`: whether the sums are those of the updates.
+    """
     rng = rng_for(seed, "contract trace", leak)
     users = tuple(UserId(f"user-{i:02}") for i in range(USERS))
     names = [f"d-{i:02}" for i in rng.permutation(2 * USERS)]
@@ -80,12 +88,18 @@ def write_run(folder: Path, seed: int, *, leak: bool) -> Path:
     weights: Params = {layer.name: np.zeros(layer.size, dtype=np.float32) for layer in LAYOUT}
     writer.start(weights)
     for number in range(1, ROUNDS + 1):
-        weights = append(writer, number, weights, means, rng)
+        weights = append(writer, number, weights, means, rng, sums=sums)
     return folder
 
 
 def append(
-    writer: TraceWriter, number: int, weights: Params, means: dict[str, FloatArray], rng: np.random.Generator
+    writer: TraceWriter,
+    number: int,
+    weights: Params,
+    means: dict[str, FloatArray],
+    rng: np.random.Generator,
+    *,
+    sums: bool = True,
 ) -> Params:
     """Add one round of noisy copies of the clients' signatures."""
     clients: IntArray = rng.choice(2 * USERS, PER_ROUND, replace=False)
@@ -94,6 +108,9 @@ def append(
         for name, mean in means.items()
     }
     aggregate = {name: rows.mean(axis=0) for name, rows in updates.items()}
+    if not sums:
+        others: IntArray = rng.choice(2 * USERS, PER_ROUND, replace=False)
+        aggregate = {name: mean[others].mean(axis=0) for name, mean in means.items()}
     after = {name: weights[name] + aggregate[name] for name in weights}
     writer.append(
         Round(

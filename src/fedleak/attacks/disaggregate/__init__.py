@@ -1,0 +1,1 @@
+"""Attacks that recover what single clients sent from sums over clients."""

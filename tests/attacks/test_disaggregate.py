@@ -1,0 +1,58 @@
+"""Sums of many rounds are equations: solved, they give clients back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fedleak
+from command_line import TINY
+from fedleak.attacks.disaggregate.ridge import DisaggregateRidge, Matrix, estimate
+from fedleak.errors import AttackError
+from fedleak.games.disaggregate import Disaggregate
+from fedleak.metrics.disaggregation import cosines
+from fedleak.plan.read import merged, toml
+
+
+def sums(rounds: int, clients: int, noise: float, seed: int) -> tuple[Matrix, Matrix, Matrix]:
+    rng = np.random.default_rng(seed)
+    means = rng.normal(size=(clients, 50)) + 3 * rng.normal(size=50)
+    shares = np.zeros((rounds, clients))
+    for row in shares:
+        row[rng.choice(clients, 4, replace=False)] = 0.25
+    return shares, shares @ means + noise * rng.normal(size=(rounds, 50)), means
+
+
+def test_with_more_rounds_than_clients_and_steady_updates_everything_is_given_back() -> None:
+    shares, seen, means = sums(40, 12, 0.0, 0)
+    table = cosines(estimate(shares, seen), means)
+    assert table.diagonal().min() > 0.99
+    assert (table.argmax(axis=1) == np.arange(12)).all()
+
+
+def test_with_few_rounds_less_is_given_back() -> None:
+    shares, seen, means = sums(60, 20, 0.3, 1)
+    few, many = (cosines(estimate(shares[:n], seen[:n]), means).diagonal().mean() for n in (8, 60))
+    assert 0.1 < few < many < 1
+
+
+def test_a_federation_is_solved_for_its_clients_by_who_sees_only_sums(tmp_path: Path) -> None:
+    change = {
+        "federation": {"rounds": 80},
+        "audit": {"adversaries": ["aggregate-server"], "controls": ["shuffled-selection"]},
+        "game": [{"name": "disaggregate"}],
+        "attack": [{"name": "disaggregate-ridge"}, {"name": "disaggregate-ridge", "rounds": 8}],
+    }
+    done = fedleak.audit(merged(toml(TINY, "tiny"), change), tmp_path / "out", jobs=1)
+    found = {(s.attack, s.control): s for s in done.scores if s.metric == "recovered"}
+    whole = found["disaggregate-ridge (rounds=None)", None]
+    assert whole.low > whole.chance and "clients are recovered" in whole.in_words
+    assert whole.value > found["disaggregate-ridge (rounds=8)", None].value
+    # Told in the wrong order who took part, it finds nothing.
+    nothing = found["disaggregate-ridge (rounds=None)", "shuffled-selection"]
+    assert nothing.low <= nothing.chance
+    trace = fedleak.open_trace(done.folder / "runs" / "plain" / "seed-0")
+    with pytest.raises(AttackError, match="no layer 'outt'; did you mean"):
+        fedleak.evaluate(DisaggregateRidge(), trace, Disaggregate(layer="outt"))
