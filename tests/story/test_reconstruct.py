@@ -74,11 +74,11 @@ def test_an_attack_that_takes_long_says_how_far_it_is(tmp_path: Path) -> None:
     plan, watched = parse(PLAN.replace("attack = [", f"attack = [{PASSIVE}, ")), Watched()
     stages.train(plan, tmp_path / "out", watched, 1)
     stages.attack(plan, tmp_path / "out", watched, 1)
-    [playing] = [text for text in watched.ticks if text.startswith("Playing")]
+    [running] = [text for text in watched.ticks if text.startswith("Running")]
     # A tick for each of three victims, and one for the attack that takes no time.
-    assert len(watched.ticks[playing]) == 3 + 1
-    assert sum(watched.ticks[playing]) == pytest.approx(watched.units[playing])
-    assert max(watched.ticks[playing][:3]) < 0.5
+    assert len(watched.ticks[running]) == 3 + 1
+    assert sum(watched.ticks[running]) == pytest.approx(watched.units[running])
+    assert max(watched.ticks[running][:3]) < 0.5
 
 
 def test_an_active_server_and_a_malicious_client_are_declared_and_their_effect_is_measured(

@@ -67,7 +67,7 @@ def test_a_sweep_gives_what_an_audit_gives(fedleak: Run, tmp_path: Path) -> None
     [
         ((), "a sweep needs a defence"),
         (("--over", "noise.sigma"), "expected DEFENCE.KEY=V1,V2"),
-        (("--over", "noise.sigma=1,,2"), "an empty value"),
+        (("--over", "noise.sigma=1,,2"), "empty value"),
         (("--over", "nosie.sigma=1"), "unknown defence 'nosie'"),
         (("--over", "noise.sigma=loud"), "sigma"),
     ],
