@@ -11,7 +11,19 @@ import pytest
 from torch import nn
 
 import fedleak
-from fedleak import ArrayDataset, Capability, Observation, Params, Predictions, Prior, Questions, Signature, Task, View
+from fedleak import (
+    ArrayDataset,
+    AttackContext,
+    Capability,
+    Observation,
+    Params,
+    Predictions,
+    Prior,
+    Questions,
+    Signature,
+    Task,
+    View,
+)
 from fedleak.attacks.deanonymize.knn import NearestNeighbours
 from fedleak.defences.noise import Noise
 from fedleak.errors import DataError, PlanError, TraceError
@@ -56,7 +68,7 @@ class Products:
 
     weight: float = 1.0
 
-    def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Predictions:
+    def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> Predictions:
         rows, sender = view.updates.layer(view.layout[-1].name), view.updates.shadow
         known = [rows[sender == user].sum(axis=0) for user in range(len(questions.options))]
         return np.asarray(rows[questions.updates] @ np.stack(known).T * np.float32(self.weight))
@@ -122,7 +134,7 @@ def test_other_settings_or_other_code_of_an_object_have_runs_and_claims_of_their
 
     @dataclass(frozen=True, kw_only=True)
     class Edited(Products):
-        def run(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Predictions:
+        def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> Predictions:
             return np.zeros((len(questions), len(questions.options)))
 
     assert folders() == folders()
