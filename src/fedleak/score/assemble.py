@@ -42,35 +42,9 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def assemble(plan: Plan, runs: Sequence[RunResult], seconds: float, effects: Sequence[Effect] = ()) -> Audit:
-    """Score everything that was played; the first run is the undefended one."""
+    """Score everything that was run; the first run is the undefended one."""
     base = runs[0]
-    scores: list[Score] = []
-    details: list[Detail] = []
-    for run in runs:
-        utility = utility_of(run, base)
-        for attack, game, adversary in plan.plays:
-            played = run.played.get(settings_key(attack, game, adversary), [])
-            if len(played) < len(run.facts):  # not played on every seed yet
-                continue
-            labels: dict[str, Any] = {
-                "attack": label(attack, plan.attacks),
-                "adversary": adversary.name,
-                "game": label(game, plan.games),
-                "defence": described(run.defences),
-                "adaptive": run.adaptive,
-                "control": run.control,
-            }
-            measured = {
-                metric.name: measure(played, metric, level=plan.audit.level, permutations=plan.audit.permutations)
-                for metric in game.metrics
-                if metric.applies(played)
-            }
-            seeds = [one.seed for one in played]
-            found = scores_of(measured, game, plan.audit.level, seeds, **labels, utility=utility)
-            scores += [limited(score, plan.limits.get(game.name, {}), run) for score in found.values()]
-            null = measured[game.metrics[0].name].null
-            parts = msgspec.structs.asdict(game.detail(played, found))
-            details.append(Detail(**labels, **parts, null=[float(value) for value in null]))
+    scores, details = scored(plan, runs)
     first = base.facts[0]
     games = {label(game, plan.games): about(game) for game in plan.games}
     return Audit(
@@ -118,6 +92,38 @@ def assemble(plan: Plan, runs: Sequence[RunResult], seconds: float, effects: Seq
         resolved=dict(plan.resolved),
         environment=environment(seconds),
     )
+
+
+def scored(plan: Plan, runs: Sequence[RunResult]) -> tuple[list[Score], list[Detail]]:
+    """Scores and details of every attack on every run; an attack that was not run on every seed yet is left out."""
+    scores: list[Score] = []
+    details: list[Detail] = []
+    for run in runs:
+        utility = utility_of(run, runs[0])
+        for attack, game, adversary in plan.plays:
+            played = run.played.get(settings_key(attack, game, adversary), [])
+            if len(played) < len(run.facts):
+                continue
+            labels: dict[str, Any] = {
+                "attack": label(attack, plan.attacks),
+                "adversary": adversary.name,
+                "game": label(game, plan.games),
+                "defence": described(run.defences),
+                "adaptive": run.adaptive,
+                "control": run.control,
+            }
+            measured = {
+                metric.name: measure(played, metric, level=plan.audit.level, permutations=plan.audit.permutations)
+                for metric in game.metrics
+                if metric.applies(played)
+            }
+            seeds = [one.seed for one in played]
+            found = scores_of(measured, game, plan.audit.level, seeds, **labels, utility=utility)
+            scores += [limited(score, plan.limits.get(game.name, {}), run) for score in found.values()]
+            null = measured[game.metrics[0].name].null
+            parts = msgspec.structs.asdict(game.detail(played, found))
+            details.append(Detail(**labels, **parts, null=[float(value) for value in null]))
+    return scores, details
 
 
 def limited(score: Score, limits: Mapping[str, float], run: RunResult) -> Score:
