@@ -127,7 +127,7 @@ def _table(scene: GameSummary, console: Console) -> None:
 def _strip(first: int, beside: Sequence[Column]) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(width=first, overflow="fold")
-    table.add_column(width=23, no_wrap=True)
+    table.add_column(width=25, no_wrap=True)
     for shown in beside:
         table.add_column(width=max(6, len(shown.narrow)), justify="right", no_wrap=True)
     return table
