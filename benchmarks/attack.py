@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from fedleak.attacks import features as layer_features
-from fedleak.attacks.deanonymize.mlp import Mlp
+from fedleak.attacks.deanonymize.mlp import ReidMlp
 from fedleak.attacks.deanonymize.strong import Strong
 from fedleak.attacks.deanonymize.svm import LinearSvm
 from fedleak.core import FloatArray, IntArray
@@ -39,7 +39,7 @@ from fedleak.views.adversaries import ANONYMOUS_SERVER
 from fedleak.views.view import View
 
 PLAN = Path(__file__).parents[1] / "plans" / "mnist-writers.toml"
-ATTACKS: dict[str, Any] = {"reid-mlp": Mlp(layer="fc"), "reid-svm": LinearSvm(layer="fc"), "reid-strong": Strong()}
+ATTACKS: dict[str, Any] = {"reid-mlp": ReidMlp(layer="fc"), "reid-svm": LinearSvm(layer="fc"), "reid-strong": Strong()}
 BUDGET = 2000  # MB, the default of a plan
 SMALL = 64
 

@@ -32,7 +32,7 @@ from fedleak.plan.plan import FederationPlan
 from fedleak.population.datasets.clients_text import characters, windows
 from fedleak.population.population import Examples
 from fedleak.population.secret_formats import Format, parse
-from fedleak.population.secrets import draw, plant
+from fedleak.population.secret_records import draw_secrets, plant
 
 MODELS: dict[str, Architecture] = {"LSTM 128": CharLm(), "transformer 64": Transformer()}
 SSN = "my social security number is {d3}-{d2}-{d4}"
@@ -46,7 +46,7 @@ def federation(architecture: Architecture, form: Format, rounds: int) -> tuple[L
     known = characters("")
     words = ["".join(rng.choice(list("etaoinshrdlu"), rng.integers(2, 9))) for _ in range(300)]
     clients = []
-    for number, secret in enumerate(draw(form, 4, rng)):
+    for number, secret in enumerate(draw_secrets(form, 4, rng)):
         text = "\n".join(" ".join(rng.choice(words, 9)) for _ in range(60))
         x = windows(plant(text, secret, 8, "lines", rng), known, 128)
         clients.append(Client(f"d-{number}", f"user-{number}", -1, Examples(x=x)))  # type: ignore[arg-type]
@@ -80,7 +80,7 @@ def measure_scoring(name: str, language: Language, snapshots: Sequence[Params], 
     space, met = Space(form, language), True
     beam = sorted({record for at in snapshots[-1::-20] for record in likeliest(space, at, BEST).records})
     last = snapshots[-8:]
-    for kind, records in {"beam": beam, "random": draw(form, 5000, np.random.default_rng(1))}.items():
+    for kind, records in {"beam": beam, "random": draw_secrets(form, 5000, np.random.default_rng(1))}.items():
         few = records[:: max(1, len(records) // 100)]
         alone: list[float] = []
         batches: list[float] = []

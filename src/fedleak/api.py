@@ -29,9 +29,9 @@ from fedleak.pipeline.recorded import plan_of, recorded, score_key
 from fedleak.pipeline.runs import Run, Variant
 from fedleak.pipeline.stages import Progress
 from fedleak.plan.plan import Plan, trained_part
-from fedleak.plan.read import parse, read
+from fedleak.plan.read import load_plan, parse
 from fedleak.plan.shipped import find
-from fedleak.report import html as page
+from fedleak.report import html_page as page
 from fedleak.report import results_file
 from fedleak.results.audit import Audit, Score
 from fedleak.score.compare import Difference, difference
@@ -151,7 +151,7 @@ def audit(
     found = stages.audit(chosen, folder, watched, jobs)
     for look in chosen.analyses:
         analyse(look, chosen, folder, watched, jobs)
-    return Result(results_file.read(folder) if chosen.analyses else found, folder, chosen)
+    return Result(results_file.read_results(folder) if chosen.analyses else found, folder, chosen)
 
 
 def read_plan(plan: str | Path | Mapping[str, Any] | Plan, *, full: bool = False) -> Plan:
@@ -161,7 +161,7 @@ def read_plan(plan: str | Path | Mapping[str, Any] | Plan, *, full: bool = False
 
 def load(folder: str | Path) -> Result:
     """Read the result of an audit back from its output folder."""
-    return Result(results_file.read(Path(folder)), Path(folder))
+    return Result(results_file.read_results(Path(folder)), Path(folder))
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +231,7 @@ def _plan(plan: str | Path | Mapping[str, Any] | Plan, full: bool) -> tuple[Plan
     if isinstance(plan, Mapping):
         return parse("", "plan", plan), "audit"
     path = find(str(plan))
-    return read(path, full=full), f"{path.stem}{'-full' if full else ''}"
+    return load_plan(path, full=full), f"{path.stem}{'-full' if full else ''}"
 
 
 def _adversary(attack: Attack, adversary: Adversary | str | None) -> Adversary:

@@ -34,7 +34,7 @@ Kind: TypeAlias = Literal["attack", "game", "defence", "dataset", "model", "adve
 
 _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
     "attack": {
-        "reid-mlp": "fedleak.attacks.deanonymize.mlp:Mlp",
+        "reid-mlp": "fedleak.attacks.deanonymize.mlp:ReidMlp",
         "reid-svm": "fedleak.attacks.deanonymize.svm:LinearSvm",
         "reid-knn": "fedleak.attacks.deanonymize.knn:NearestNeighbours",
         "reid-centroid": "fedleak.attacks.deanonymize.centroid:Centroid",
@@ -107,7 +107,7 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "pipa": "fedleak.population.datasets.pipa:Pipa",
         "openimages": "fedleak.population.datasets.openimages:OpenImages",
         "image-folder": "fedleak.population.datasets.image_folder:ImageFolder",
-        "table": "fedleak.population.datasets.table:Table",
+        "table": "fedleak.population.datasets.table:TableDataset",
         "text-clients": "fedleak.population.datasets.clients_text:TextClients",
     },
     "model": {
@@ -155,7 +155,7 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "attacks": "fedleak.report.sections.attacks:Attacks",
         "analyses": "fedleak.report.sections.analyses:Analyses",
         "threat-model": "fedleak.report.sections.threat_model:ThreatModel",
-        "population": "fedleak.report.sections.population:Population",
+        "population": "fedleak.report.sections.population:PopulationSection",
         "untested": "fedleak.report.sections.untested:UntestedClaims",
         "definitions": "fedleak.report.sections.definitions:Definitions",
         "repeat": "fedleak.report.sections.repeat:Repeat",

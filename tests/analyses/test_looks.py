@@ -12,7 +12,7 @@ from small import column, made, of_table, small
 from fedleak.analyses.bias import Bias
 from fedleak.analyses.distances import Distances
 from fedleak.analyses.feature_space import Raw
-from fedleak.analyses.raw_data import RawData, draw
+from fedleak.analyses.raw_data import RawData, draw_sets
 from fedleak.analyses.t_sne import Map
 from fedleak.core import Task, UserId, rng_for
 from fedleak.errors import PlanError
@@ -92,7 +92,7 @@ def test_nobody_is_named_by_raw_data_that_is_dealt_at_random(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(("size", "count"), [(1, 6), (3, 20), (6, 1), (9, 1)])
 def test_sets_are_of_distinct_examples(size: int, count: int) -> None:
-    drawn = draw(6, size, 20, rng_for(0))
+    drawn = draw_sets(6, size, 20, rng_for(0))
     assert len(drawn) == count
     assert all(len(set(rows)) == len(rows) == min(size, 6) for rows in drawn)
     if size == 1:

@@ -16,7 +16,7 @@ from fedleak.attacks.records.eavesdrop import Eavesdrop, rank_sum, spearman
 from fedleak.attacks.records.scoring import Scores
 from fedleak.attacks.records.strong import EavesdropStrong
 from fedleak.errors import PlanError
-from fedleak.games.traces.secrets import RECORDS, write_secrets
+from fedleak.games.traces.secret_holders import RECORDS, write_secrets
 from fedleak.plan.checks import playable
 from fedleak.population.secret_formats import parse
 from fedleak.views.adversaries import EAVESDROPPER, GLOBAL_MODEL_CLIENT

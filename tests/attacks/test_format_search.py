@@ -14,7 +14,7 @@ from fedleak.attacks.records.scoring import Scores, log_probabilities
 from fedleak.core import Params
 from fedleak.errors import AttackError
 from fedleak.population.secret_formats import Format, parse
-from fedleak.population.secrets import draw
+from fedleak.population.secret_records import draw_secrets
 
 SPOKEN = {name: language(name) for name in ARCHITECTURES}
 FORMATS = {
@@ -51,7 +51,7 @@ def test_the_likeliest_records_are_those_of_a_full_enumeration(name: str, form: 
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_what_a_model_knows_by_heart_is_found_among_a_billion(name: str) -> None:
     form, spoken = parse("my ssn is {d3}-{d2}-{d4}"), SPOKEN[name]
-    known = draw(form, 4, np.random.default_rng(0))
+    known = draw_secrets(form, 4, np.random.default_rng(0))
     weights = memorised(spoken, known)
     found = likeliest(Space(form, spoken), weights, 20)
     assert found.exact
@@ -97,7 +97,7 @@ def test_whatever_is_missing_is_within_the_bound(seed: int, k: int, width: int, 
 
 def test_counts_that_are_called_exact_are() -> None:
     form, spoken = FORMATS["digits"], SPOKEN["lstm"]
-    weights = memorised(spoken, draw(form, 2, np.random.default_rng(0)))
+    weights = memorised(spoken, draw_secrets(form, 2, np.random.default_rng(0)))
     right = np.array([0, 1, 10, 800, 9999])
     asked = np.sort(all_logs("lstm", form, weights))[::-1][right]
     proved = []

@@ -123,7 +123,7 @@ def test_cosine_is_the_cosine(run: Path) -> None:
 def test_siamese_pairs_are_balanced_and_right() -> None:
     who = np.array([0, 0, 0, 2, 2, 5])  # the last one has nobody of its own to be paired with
     for seed in range(50):
-        first, second, same = siamese.draw(who, np.random.default_rng(seed))
+        first, second, same = siamese.draw_pairs(who, np.random.default_rng(seed))
         assert same.mean() == 0.5 and len(same) == 10
         assert np.array_equal(who[first] == who[second], same == 1)
         assert (first != second).all()
@@ -132,7 +132,7 @@ def test_siamese_pairs_are_balanced_and_right() -> None:
 def test_text_pairs_are_balanced_and_right() -> None:
     who = np.array([4, 1, 4, 7])
     for seed in range(20):
-        first, candidate, same = text.draw(who, np.unique(who), np.random.default_rng(seed))
+        first, candidate, same = text.draw_text_pairs(who, np.unique(who), np.random.default_rng(seed))
         assert same.mean() == 0.5
         assert np.array_equal(who[first] == candidate, same == 1)
         assert set(candidate) <= {1, 4, 7}

@@ -31,7 +31,7 @@ def test_handwriting_is_matched_with_handwriting_and_with_words_about_it(fedleak
     (tmp_path / "plan.toml").write_text(PLAN)
     done = fedleak("audit", "plan.toml", "--out", "out")
     assert done.returncode == 0, done.stderr
-    scores = {(s.attack, s.game): s for s in results_file.read(tmp_path / "out").scores if s.metric == "ap"}
+    scores = {(s.attack, s.game): s for s in results_file.read_results(tmp_path / "out").scores if s.metric == "ap"}
     assert len(scores) == 4
     for score in scores.values():
         assert 0.4 < score.chance < 0.6

@@ -17,7 +17,7 @@ from fedleak.errors import AttackError
 from fedleak.federation.model import Signature
 from fedleak.federation.models.recurrent import WordLm
 from fedleak.population.secret_formats import parse
-from fedleak.population.secrets import draw
+from fedleak.population.secret_records import draw_secrets
 
 FORMAT = parse("pin {d3}-{d2}")
 
@@ -28,7 +28,7 @@ def test_every_record_scores_as_it_does_alone_under_every_snapshot(name: str, co
     spoken = language(name)
     spoken = Language(spoken.model, spoken.characters, context)
     snapshots = [opinionated(spoken, seed, 0.5) for seed in range(3)]
-    records = [*draw(FORMAT, 40, np.random.default_rng(0)), "pin", "pin 000-00", "pin 000-01", "x", "pin"]
+    records = [*draw_secrets(FORMAT, 40, np.random.default_rng(0)), "pin", "pin 000-00", "pin 000-01", "x", "pin"]
     found = log_probabilities(spoken, snapshots, records, workers=2)
     expected = np.array([[one_by_one(spoken, weights, record) for record in records] for weights in snapshots])
     np.testing.assert_allclose(found, expected, atol=1e-4)
@@ -56,7 +56,7 @@ def test_a_trie_has_one_node_for_each_beginning(records: list[str]) -> None:
 
 
 def test_more_records_than_fit_at_once_are_scored_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    records = draw(FORMAT, 60, np.random.default_rng(1))
+    records = draw_secrets(FORMAT, 60, np.random.default_rng(1))
     whole = log_probabilities(SPOKEN, [SNAPSHOT], records)
     monkeypatch.setattr("fedleak.attacks.records.scoring._AT_ONCE", 7)
     np.testing.assert_allclose(log_probabilities(SPOKEN, [SNAPSHOT], records), whole, atol=1e-5)

@@ -13,7 +13,7 @@ from fedleak.attacks.context import AttackContext
 from fedleak.attacks.deanonymize.centroid import Centroid
 from fedleak.attacks.deanonymize.knn import NearestNeighbours
 from fedleak.attacks.deanonymize.labels import LabelHistogram, histogram
-from fedleak.attacks.deanonymize.mlp import Mlp
+from fedleak.attacks.deanonymize.mlp import ReidMlp
 from fedleak.attacks.deanonymize.svm import LinearSvm
 from fedleak.attacks.features import fill_missing_candidates, unit
 from fedleak.core import IntArray, Layer, Task, UserId
@@ -29,7 +29,7 @@ from fedleak.trace.truth import Truth
 from fedleak.views.adversaries import ANONYMOUS_SERVER
 from fedleak.views.view import View
 
-ATTACKS: list[Any] = [Mlp(epochs=20), LinearSvm(), NearestNeighbours(), Centroid(), LabelHistogram()]
+ATTACKS: list[Any] = [ReidMlp(epochs=20), LinearSvm(), NearestNeighbours(), Centroid(), LabelHistogram()]
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fedleak.attacks.context import AttackContext
 from fedleak.attacks.deanonymize.evidence_fusion import Trial, level_of_strangers, one_to_one, weigh
 from fedleak.attacks.deanonymize.linking import Joining, agglomerate, alike, groups, outcomes, threshold
-from fedleak.attacks.deanonymize.mlp import Mlp
+from fedleak.attacks.deanonymize.mlp import ReidMlp
 from fedleak.attacks.deanonymize.pca_projection import directions, focus
 from fedleak.attacks.deanonymize.strong import Strong
 from fedleak.attacks.deanonymize.wccn import templates, variation
@@ -87,7 +87,7 @@ def score(attack: Any, run: Run, adversary: Adversary = ANONYMOUS_SERVER) -> flo
 def test_where_few_labelled_updates_exist_it_makes_its_own(trained: tuple[Plan, Run]) -> None:
     found = score(SMALL, trained[1])
     assert found > 0.9
-    assert found > score(Mlp(), trained[1]) + 0.1
+    assert found > score(ReidMlp(), trained[1]) + 0.1
     assert found > score(replace(SMALL, snapshots=0), trained[1]) + 0.02
 
 

@@ -15,7 +15,7 @@ from fedleak.attacks.records.scoring import Scores
 from fedleak.attacks.records.watermark import Watermark, watermarks
 from fedleak.errors import AttackError, NotVisible
 from fedleak.games.extract import Extract, RecordQuestions
-from fedleak.games.traces.secrets import RECORDS, write_secrets
+from fedleak.games.traces.secret_holders import RECORDS, write_secrets
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth

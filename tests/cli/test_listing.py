@@ -5,7 +5,7 @@ import pytest
 from click.testing import CliRunner
 
 from fedleak import registry
-from fedleak.cli.list import described
+from fedleak.cli.list import summaries
 from fedleak.cli.main import _VERBS, cli
 from fedleak.plan import shipped
 
@@ -35,7 +35,7 @@ def test_every_entry_of_a_kind_has_the_same_grammatical_form(kind: registry.Kind
         "dataset": r"([A-Z]|scikit-learn)[^?]+\.",
         "model": r"(A|An|Your|MobileNet) ?[^?]+\.",
     }
-    for name, text in described(kind):
+    for name, text in summaries(kind):
         assert re.fullmatch(forms[kind], text), f"{name}: {text}"
 
 

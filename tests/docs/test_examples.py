@@ -129,7 +129,7 @@ def test_a_game_and_a_section_of_a_package_go_from_the_plan_to_the_page(tmp_path
     told = "tells which is which in"
     assert "Did this user take part in this round?" in printed and told in " ".join(printed.split())
     assert re.search(r"^\d+ scores in \d+ seconds\.$", printed, re.MULTILINE)
-    found = results_file.read(tmp_path / "out")
+    found = results_file.read_results(tmp_path / "out")
     assert found.games["took-part"].metrics[0].name == "ap" and found.games["took-part"].controls == ["iid"]
     plain = next(score for score in found.scores if score.headline and score.control is None)
     assert plain.low > plain.chance and told in plain.in_words
@@ -159,7 +159,7 @@ def test_plugins_are_found_by_the_entry_points_that_contributing_shows(tmp_path:
     installed = install(tmp_path)
     (tmp_path / "plan.toml").write_text(PLUGIN_PLAN)
     run("-m", "fedleak.cli.main", "audit", "plan.toml", "--out", "out", "--jobs", "1", cwd=tmp_path, path=installed)
-    scores = results_file.read(tmp_path / "out").scores
+    scores = results_file.read_results(tmp_path / "out").scores
     assert {score.attack for score in scores} == {"reid-signs"}
     assert [score.defence["name"] if score.defence else None for score in scores if score.metric == "ap"] == [
         None,
@@ -181,7 +181,7 @@ def test_a_model_of_ones_own_is_audited_on_a_table(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes((EXAMPLES / name).read_bytes())
     run("own_model.py", cwd=tmp_path)
     run("-m", "fedleak.cli.main", "audit", "own_model.toml", "--out", "out", "--jobs", "1", cwd=tmp_path)
-    audit = results_file.read(tmp_path / "out")
+    audit = results_file.read_results(tmp_path / "out")
     assert audit.federation["model"] == "own"
     plain = next(score for score in audit.scores if score.metric == "ap" and score.control is None)
     assert plain.low > plain.chance

@@ -10,7 +10,7 @@ import pytest
 
 from fedleak.cli.main import EXIT_CODES, cli
 from fedleak.errors import FedleakError
-from fedleak.plan.read import read
+from fedleak.plan.read import load_plan
 from fedleak.plan.shipped import find
 from fedleak.reference.pages import generate, rewritten
 from fedleak.reference.tables import defences
@@ -84,7 +84,7 @@ def test_every_exit_code_is_documented() -> None:
 
 def test_the_tutorial_shows_the_demo_as_it_is_now() -> None:
     """Figures are not compared, since they may differ between machines; runs and attacks are."""
-    plan = read(find("demo"))
+    plan = load_plan(find("demo"))
     shown = page("tutorial.md")
     for attack in plan.attacks:
         assert re.search(rf"^  {attack.name} ", shown, re.MULTILINE)

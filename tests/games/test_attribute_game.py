@@ -122,7 +122,7 @@ def test_an_audit_plays_both_settings_apart_and_the_control_too(fedleak: Run, tm
     )
     done = fedleak("audit", "plan.toml", "--out", "out")
     assert done.returncode == 0, done.stderr
-    found = results_file.read(tmp_path / "out")
+    found = results_file.read_results(tmp_path / "out")
     names = {score.game for score in found.scores if score.attack == "attribute-mlp"}
     assert names == {"attribute (users=known)", "attribute (users=new)"}
     asked = [score for score in found.scores if score.game.startswith("attribute") and score.metric == "top1"]

@@ -15,7 +15,7 @@ from fedleak.attacks.records.strong import EavesdropStrong
 from fedleak.errors import AttackError
 from fedleak.games.extract import Extract, RecordQuestions
 from fedleak.games.game import GameInstance
-from fedleak.games.traces.secrets import HOLDERS, RECORDS, write_secrets
+from fedleak.games.traces.secret_holders import HOLDERS, RECORDS, write_secrets
 from fedleak.population.population import Examples
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace

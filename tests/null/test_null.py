@@ -44,7 +44,7 @@ def test_halves_against_a_design_break_the_contract_from_below(data: Path, tmp_p
 @pytest.mark.parametrize("name", FULL_CASES)
 def test_nothing_is_found_in_full(name: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # MNIST is the same for every seed; to read and fingerprint it takes longer than the rest.
-    monkeypatch.setattr(mnist_writers, "read", cache(mnist_writers.read))
+    monkeypatch.setattr(mnist_writers, "read", cache(mnist_writers.read_writers))
     found = play_null(parse(text_of(FULL_CASES[name], data), name), tmp_path, range(20))
     print("\n" + shown(name, found))
     assert not [words for one in found if (words := one.broken(0.95))]

@@ -7,7 +7,7 @@ import pytest
 
 from fedleak.errors import PlanError
 from fedleak.games.identify import Identify
-from fedleak.plan.read import parse, read
+from fedleak.plan.read import load_plan, parse
 
 PLAN = """
 [dataset]
@@ -58,7 +58,7 @@ def test_the_fuller_setting_replaces_keys_and_keeps_the_rest(tmp_path: Path) -> 
     path.write_text(
         PLAN + "[population]\nusers = 10\nprior_share = 0.25\n[full]\npopulation = {users = 30}\nseeds = [1, 2]\n"
     )
-    small, full = read(path), read(path, full=True)
+    small, full = load_plan(path), load_plan(path, full=True)
     assert (small.population.users, small.seeds) == (10, (0,))
     assert (full.population.users, full.population.prior_share, full.seeds) == (30, 0.25, (1, 2))
     assert parse(full.text, change=full.change).resolved == {**full.resolved, "title": "plan"}
@@ -68,10 +68,10 @@ def test_a_fuller_setting_that_is_missing_or_misspelt_is_refused(tmp_path: Path)
     path = tmp_path / "plan.toml"
     path.write_text(PLAN)
     with pytest.raises(PlanError, match=r"has no table \[full\]"):
-        read(path, full=True)
+        load_plan(path, full=True)
     path.write_text(PLAN + "[full]\npopulation = {user = 30}\n")
     with pytest.raises(PlanError, match=r"\[population\]: unknown key 'user'; did you mean 'users'"):
-        read(path, full=True)
+        load_plan(path, full=True)
 
 
 def test_a_limit_of_an_unknown_metric_is_refused() -> None:

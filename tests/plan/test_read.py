@@ -8,7 +8,7 @@ from fedleak.defences.noise import Noise
 from fedleak.errors import PlanError
 from fedleak.plan import shipped
 from fedleak.plan.plan import FederationPlan
-from fedleak.plan.read import parse, read
+from fedleak.plan.read import load_plan, parse
 
 GOOD = """
 title = "t"
@@ -131,19 +131,19 @@ def test_a_file_that_is_not_a_plan_is_explained(content: bytes, tmp_path: Path) 
     path = tmp_path / "plan.toml"
     path.write_bytes(content)
     with pytest.raises(PlanError, match=r"plan.toml: (cannot be read|not valid TOML)"):
-        read(path)
+        load_plan(path)
 
 
 def test_a_plan_that_is_not_there_is_explained(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="no such plan"):
-        read(tmp_path / "none.toml")
+        load_plan(tmp_path / "none.toml")
     with pytest.raises(PlanError, match=r"neither a file nor a shipped plan; did you mean 'demo'\?"):
         shipped.find("dem")
 
 
 @pytest.mark.parametrize("name", shipped.names())
 def test_every_shipped_plan_is_valid(name: str) -> None:
-    plan = read(shipped.find(name))
+    plan = load_plan(shipped.find(name))
     assert plan.title
     assert plan.story
 

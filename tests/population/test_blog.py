@@ -18,7 +18,7 @@ from fedleak.plan.plan import PopulationPlan
 from fedleak.population import fingerprint
 from fedleak.population.data_quality import twin_groups
 from fedleak.population.datasets.blog import Blog
-from fedleak.population.datasets.blog_corpus import read
+from fedleak.population.datasets.blog_corpus import read_corpus
 from fedleak.population.prepare import prepare
 
 WORDS = [f"{a}{b}" for a in ("ba", "do", "ki", "lu", "mo") for b in ("ra", "se", "ti", "vo", "nu")]
@@ -162,7 +162,7 @@ def test_the_corpus_as_published_is_read_where_there_is_no_extract(folder: Path)
             "blogs/README.txt": b"hello",
         },
     )
-    corpus = read("100-users")
+    corpus = read_corpus("100-users")
     assert set(corpus.users) == {"11", "12"}
     assert set(corpus.background) == {"13", "14"}
     assert corpus.about["12"] == ("male", 15)  # type: ignore[index]
@@ -175,21 +175,21 @@ def test_the_corpus_as_published_is_read_where_there_is_no_extract(folder: Path)
 
 def test_the_55_are_those_with_a_thousand_posts(folder: Path) -> None:
     publish(folder, {f"blogs/{n}.male.24.Arts.Leo.xml": entries(n, n) for n in (999, 1000, 1010)})
-    assert set(read("55-users").users) == {"1000", "1010"}
+    assert set(read_corpus("55-users").users) == {"1000", "1010"}
 
 
 def test_a_damaged_or_foreign_archive_is_named(folder: Path) -> None:
     (folder / "blogs.zip").write_bytes(b"PK but not really")
     with pytest.raises(DataError, match=r"blogs\.zip: cannot be read"):
-        read("100-users")
+        read_corpus("100-users")
     publish(folder, {"cats/1.png": b""})
     with pytest.raises(DataError, match=r"blogs\.zip: holds no blogs"):
-        read("100-users")
+        read_corpus("100-users")
 
 
 def test_without_any_file_the_published_corpus_is_asked_for(folder: Path) -> None:
     with pytest.raises(DataError, match=r"needs blogs\.zip .*BlogCorpus"):
-        read("100-users")
+        read_corpus("100-users")
 
 
 TWINS = (

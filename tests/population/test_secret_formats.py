@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fedleak.errors import DataError, PlanError
 from fedleak.population.secret_formats import Format, parse
-from fedleak.population.secrets import check_alphabet, draw, plant
+from fedleak.population.secret_records import check_alphabet, draw_secrets, plant
 
 SSN = "my social security number is {d3}-{d2}-{d4}"
 KNOWN = [SSN, "card {card}.", "call {phone}", "{birthday}", "{word}{word}!", "key {x3}{a2}"]
@@ -110,16 +110,16 @@ def test_one_word_is_no_secret() -> None:
 
 @given(st.integers(0, 2**32), st.sampled_from([*PARSED.values(), parse("{a30}")]))
 def test_secrets_are_different_records_of_the_format(seed: int, form: Format) -> None:
-    drawn = draw(form, 5, np.random.default_rng(seed))
+    drawn = draw_secrets(form, 5, np.random.default_rng(seed))
     assert len(set(drawn)) == 5
     assert all(record in form for record in drawn)
-    assert drawn == draw(form, 5, np.random.default_rng(seed))
+    assert drawn == draw_secrets(form, 5, np.random.default_rng(seed))
 
 
 def test_every_record_is_as_likely_as_any_other() -> None:
     rng = np.random.default_rng(1)
     form = parse("{word}{d1}", ("yes", "no", "never"))
-    drawn = Counter(draw(form, 1, rng)[0] for _ in range(3000))
+    drawn = Counter(draw_secrets(form, 1, rng)[0] for _ in range(3000))
     assert set(drawn) == set(everything(form))
     # Chi-squared with 29 degrees of freedom exceeds 60 once in 1,600.
     assert sum((count - 100) ** 2 / 100 for count in drawn.values()) < 60
@@ -127,9 +127,9 @@ def test_every_record_is_as_likely_as_any_other() -> None:
 
 def test_a_format_can_be_drawn_empty_but_no_further() -> None:
     form = parse("{d1}")
-    assert sorted(draw(form, 10, np.random.default_rng(0))) == list("0123456789")
+    assert sorted(draw_secrets(form, 10, np.random.default_rng(0))) == list("0123456789")
     with pytest.raises(PlanError, match="has 10 records, but 11"):
-        draw(form, 11, np.random.default_rng(0))
+        draw_secrets(form, 11, np.random.default_rng(0))
 
 
 TEXT = "one two three\nfour five\n\nsix seven eight nine\nten"

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from fedleak.core import Task
 from fedleak.errors import DataError
 from fedleak.plan.plan import PopulationPlan
-from fedleak.population.datasets.rows import read
-from fedleak.population.datasets.table import Table
+from fedleak.population.datasets.rows import read_rows
+from fedleak.population.datasets.table import TableDataset
 from fedleak.population.prepare import prepare
 
 CSV = "user,a,b,label,when,trip,sex\nann,1,2,yes,2024-01-01,x,f\nann,3,4,no,2024-01-02,x,f\nbob,5,6.5,yes,,y,\n"
@@ -28,8 +28,8 @@ CSV = "user,a,b,label,when,trip,sex\nann,1,2,yes,2024-01-01,x,f\nann,3,4,no,2024
 PACK: dict[str, Callable[[bytes], bytes]] = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}
 
 
-def numbers(path: Path, **settings: Any) -> Table:
-    return Table(path=str(path), features=("a", "b"), label="label", **settings)
+def numbers(path: Path, **settings: Any) -> TableDataset:
+    return TableDataset(path=str(path), features=("a", "b"), label="label", **settings)
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_every_kind_of_file_gives_the_same_population(tmp_path: Path, kind: str,
 
 
 def test_ratings_are_regressed_as_numbers(file: Path) -> None:
-    population = Table(path=str(file), task="regress", features=("a",), label="b").load(0)
+    population = TableDataset(path=str(file), task="regress", features=("a",), label="b").load(0)
     assert (population.task, population.outputs) == (Task.REGRESS, 1)
     labels = population.users[1].examples.y
     assert labels is not None
@@ -89,7 +89,9 @@ def test_text_for_next_token_is_split_into_sentences_that_stay_with_their_row(tm
     path = tmp_path / "posts.jsonl"
     posts = [("ann", "One two three. Four five six."), ("ann", "Seven eight nine."), ("bob", "One two three four.")]
     path.write_text("".join(json.dumps({"user": user, "body": body, "at": 86400}) + "\n" for user, body in posts))
-    population = Table(path=str(path), task="next-token", text="body", time="at", vocabulary=50, length=6).load(0)
+    population = TableDataset(path=str(path), task="next-token", text="body", time="at", vocabulary=50, length=6).load(
+        0
+    )
     ann = population.users[0].examples
     assert ann.x.shape == (3, 6)
     assert ann.document is not None
@@ -105,7 +107,7 @@ def test_text_for_next_token_is_split_into_sentences_that_stay_with_their_row(tm
 def test_text_for_a_class_stays_one_row_and_is_cut_to_length(tmp_path: Path) -> None:
     path = tmp_path / "mails.csv"
     path.write_text('user,body,label\nann,"Buy, now! Really. Do it",10\nbob,hello,9\n')
-    population = Table(path=str(path), text="body", label="label", length=4).load(0)
+    population = TableDataset(path=str(path), text="body", label="label", length=4).load(0)
     assert [user.examples.x.shape for user in population.users] == [(1, 4), (1, 4)]
     assert population.outputs_named == ("9", "10")
     assert (population.users[1].examples.x[0, 1:] == 0).all()
@@ -219,7 +221,7 @@ def test_a_user_with_two_values_of_an_attribute_is_refused(file: Path) -> None:
 )
 def test_settings_that_do_not_go_together_are_refused(file: Path, settings: dict[str, Any], says: str) -> None:
     with pytest.raises(DataError, match=says):
-        Table(path=str(file), **settings).load(0)
+        TableDataset(path=str(file), **settings).load(0)
 
 
 @given(st.binary(max_size=300))
@@ -228,7 +230,7 @@ def test_any_bytes_give_rows_or_an_explained_error(tmp_path_factory: pytest.Temp
     for name in ("any.csv", "any.jsonl", "any.csv.gz", "any.jsonl.xz"):
         (folder / name).write_bytes(data)
         try:
-            rows = list(read(folder / name))
+            rows = list(read_rows(folder / name))
         except DataError as error:
             assert name in str(error)
         else:

@@ -11,7 +11,7 @@ from test_mnist_writers import small
 from fedleak.core import Task
 from fedleak.errors import DataError
 from fedleak.plan.plan import PopulationPlan
-from fedleak.population.datasets.mnist_writers import read, read_idx
+from fedleak.population.datasets.mnist_writers import read_idx, read_writers
 from fedleak.population.datasets.writers_canvas import WritersCanvas
 from fedleak.population.prepare import prepare
 
@@ -22,14 +22,14 @@ __all__ = ["small"]
 def marked(small: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Digits without margins that show their own row as a grey value, so that a canvas tells what it is made of."""
 
-    def read(file: Path) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+    def marked_idx(file: Path) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
         values = read_idx(file)
         if values.ndim == 3:
             values = np.zeros_like(values)
             values[:, 4:24, 4:24] = 1 + np.arange(len(values))[:, None, None]
         return values
 
-    monkeypatch.setattr("fedleak.population.datasets.mnist_writers.read_idx", read)
+    monkeypatch.setattr("fedleak.population.datasets.mnist_writers.read_idx", marked_idx)
     return small
 
 
@@ -84,7 +84,7 @@ def test_a_digit_keeps_all_its_ink(find_real_data: None) -> None:
     population = WritersCanvas(least=1, most=1, canvases=100).load(0)
     assert population.users[0].examples.x.shape == (100, 1, 20, 20)
 
-    train, _ = read("mnist-writers")
+    train, _ = read_writers("mnist-writers")
     whole = dict(train.by_writer())[int(population.users[0].id.removeprefix("writer-"))]
     ink = np.sort((train.images[whole] / np.float32(255)).sum(axis=(1, 2)))
     found = np.sort(population.users[0].examples.x.sum(axis=(1, 2, 3)))

@@ -11,7 +11,7 @@ from example_audit import example
 from example_games import with_games
 from headless import Browser, find
 
-from fedleak.report import html
+from fedleak.report import html_page
 
 PROGRAM = find()
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no Chromium here; `make browser` installs Debian's")
@@ -29,7 +29,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A match, an attribute, a profile and an open world, and an analysis of each kind of figure."""
-    return html.write(with_games(title="Games"), tmp_path_factory.mktemp("games") / "report.html")
+    return html_page.write(with_games(title="Games"), tmp_path_factory.mktemp("games") / "report.html")
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     names = ["<script>document.title = 'taken'</script>", LONG, *(f"writer-{i:03d}" for i in range(38))]
     plan = example().plan + f'\n# {LONG}\n# </pre><img src="http://127.0.0.1:9/x.png" onerror="document.title = 1">\n'
     audit = example(names=names, plan=plan, title="Digits")
-    return html.write(audit, tmp_path_factory.mktemp("page") / "report.html")
+    return html_page.write(audit, tmp_path_factory.mktemp("page") / "report.html")
 
 
 def test_the_page_opens_without_a_complaint_and_without_a_request(browser: Browser, page: Path) -> None:

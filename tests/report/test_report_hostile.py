@@ -12,7 +12,7 @@ from example_audit import NOISE, example
 from example_games import analyses
 from parsed_page import Page
 
-from fedleak.report import html, svg
+from fedleak.report import html_page, svg
 from fedleak.results.audit import Analysis, Audit
 from fedleak.results.detail import Figure
 
@@ -63,7 +63,7 @@ def hostile() -> Audit:
 
 
 def test_names_and_plans_stay_text_wherever_they_stand() -> None:
-    source = html.render(hostile())
+    source = html_page.render(hostile())
     page = Page(source)
     assert page.open == []
     assert not {"script", "img", "iframe", "object", "embed", "form", "base"} & {tag for tag, _ in page.elements}
@@ -84,7 +84,7 @@ def test_an_attribute_of_a_figure_cannot_be_broken_out_of() -> None:
 
 @pytest.mark.parametrize("audit", [example(), hostile()], ids=["example", "hostile"])
 def test_every_figure_is_well_formed_and_described(audit: Audit) -> None:
-    source = html.render(audit)
+    source = html_page.render(audit)
     figures = re.findall(r"<svg.*?</svg>", source, flags=re.DOTALL)
     assert len(figures) == 2 + 5 * 4 * 4
     names = []
@@ -113,7 +113,7 @@ def test_words_in_a_figure_of_an_analysis_stay_text() -> None:
         Analysis(name=HOSTILE, title=HOSTILE, text=BREAKOUT, columns=[HOSTILE], rows=[[BREAKOUT]], figures=figures)
         for figures in ([swap(f) for f in a.figures] for a in analyses())
     ]
-    page = Page(html.render(example(analyses=taken)))
+    page = Page(html_page.render(example(analyses=taken)))
     assert page.open == []
     assert not {"script", "img"} & {tag for tag, _ in page.elements}
     assert not [name for _, attributes in page.elements for name in attributes if name.startswith("on")]

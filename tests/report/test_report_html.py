@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from parsed_page import Page
 
 from fedleak.core import format_interval
-from fedleak.report import analysis_figures, html, results_file
+from fedleak.report import analysis_figures, html_page, results_file
 from fedleak.results.detail import Figure, PerRecord, Series
 
 
 def test_every_game_has_its_own_columns_and_figures() -> None:
-    source = html.render(with_games())
+    source = html_page.render(with_games())
     tables = re.findall(r"<table class=\"stack\">\s*<caption>The strongest.*?</thead>", source, flags=re.DOTALL)
     heads = [re.findall(r"<th[^>]*>(.*?)</th>", table)[2:-1] for table in tables]
     assert heads == [
@@ -48,7 +48,7 @@ def spaced(source: str) -> str:
 
 def test_secrets_are_told_guess_by_guess_and_user_by_user_without_being_told() -> None:
     audit = with_games()
-    text = spaced(html.render(audit))
+    text = spaced(html_page.render(audit))
     run = [s for s in audit.scores if s.game == "extract" and s.defence is None and s.control is None]
     for k in (1, 5, 10, 20, 50):
         top, distance = (next(s for s in run if s.metric == f"{name}{k}") for name in ("top", "distance"))
@@ -70,21 +70,21 @@ def test_only_so_many_users_are_listed_and_the_others_are_counted() -> None:
         PerRecord(user=f"user-{i}", place=None, elsewhere=None, distances={"top1": 3, "top5": 2}) for i in range(41)
     ]
     details = [msgspec.structs.replace(d, records=many) if d.records else d for d in audit.details]
-    text = spaced(html.render(with_games(details=details)))
+    text = spaced(html_page.render(with_games(details=details)))
     assert "the first 40 of 41; the others are in results.json" in text
     assert "user-39 no no 3 2" in text and "user-40" not in text
 
 
 def test_an_analysis_gives_its_words_its_figures_and_every_number() -> None:
     audit = with_games()
-    text = Page(html.render(audit)).text
+    text = Page(html_page.render(audit)).text
     for analysis in audit.analyses:
         assert analysis.title in text
         assert analysis.text in text
         assert all(figure.title in text for figure in analysis.figures)
         assert all(column in text for column in analysis.columns)
-    assert "1 0.080 0.040 0.13 0.041" in spaced(html.render(audit))
-    assert "A closer look" not in Page(html.render(example())).text
+    assert "1 0.080 0.040 0.13 0.041" in spaced(html_page.render(audit))
+    assert "A closer look" not in Page(html_page.render(example())).text
 
 
 numbers = st.floats(-1e6, 1e6)
@@ -127,13 +127,13 @@ def figures(draw: st.DrawFn) -> Figure:
 @settings(max_examples=150, deadline=None)
 @given(drawn=figures())
 def test_any_figure_is_drawn_well_formed_and_with_finite_places(drawn: Figure) -> None:
-    source = analysis_figures.draw("f", drawn)
+    source = analysis_figures.draw_figure("f", drawn)
     ElementTree.fromstring(source)
     assert not re.search(r"\b(nan|inf)\b", source)
 
 
 def test_the_page_loads_nothing() -> None:
-    source = html.render(example())
+    source = html_page.render(example())
     page = Page(source)
     for tag, attributes in page.elements:
         for name in ("src", "href", "xlink:href", "srcset", "action", "data", "style"):
@@ -151,7 +151,7 @@ def test_the_page_loads_nothing() -> None:
 
 def test_every_verdict_and_every_part_of_the_story_is_on_the_page() -> None:
     audit = example()
-    text = Page(html.render(audit)).text
+    text = Page(html_page.render(audit)).text
     for score in audit.scores:
         if score.metric == "ap":
             assert score.verdict in text
@@ -173,7 +173,7 @@ def test_every_verdict_and_every_part_of_the_story_is_on_the_page() -> None:
 
 
 def test_tables_have_captions_and_headers() -> None:
-    source = html.render(example())
+    source = html_page.render(example())
     tables = re.findall(r"<table.*?</table>", source, flags=re.DOTALL)
     assert tables
     assert all("<caption>" in table and 'scope="col"' in table for table in tables)
@@ -181,15 +181,15 @@ def test_tables_have_captions_and_headers() -> None:
 
 def test_the_same_audit_gives_the_same_bytes_also_from_disk(tmp_path: Path) -> None:
     audit = example()
-    path = html.write(audit, tmp_path / "out" / "report.html")
+    path = html_page.write(audit, tmp_path / "out" / "report.html")
     results_file.write(audit, tmp_path)
-    assert path.read_text("utf-8") == html.render(results_file.read(tmp_path)) == html.render(audit)
+    assert path.read_text("utf-8") == html_page.render(results_file.read_results(tmp_path)) == html_page.render(audit)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [p.name for p in path.parent.iterdir()] == ["report.html"]
 
 
 def test_many_users_do_not_make_a_large_page() -> None:
-    few, many = (len(html.render(example(users=users))) for users in (240, 4000))
+    few, many = (len(html_page.render(example(users=users))) for users in (240, 4000))
     assert many < few * 1.1
 
 
@@ -198,7 +198,7 @@ def test_two_adversaries_each_get_their_own_verdict() -> None:
     other = [
         msgspec.structs.replace(s, adversary="eavesdropper", value=0.05, low=0.0, verdict="") for s in audit.scores
     ]
-    text = Page(html.render(msgspec.structs.replace(audit, scores=[*audit.scores, *other]))).text
+    text = Page(html_page.render(msgspec.structs.replace(audit, scores=[*audit.scores, *other]))).text
     assert "eavesdropper, identify" in text
     assert "no leak shown by this attack (n=400)" in text
     assert text.count("Strongest attack without a defence") == 2
@@ -227,7 +227,9 @@ def test_any_shares_make_a_page(data: st.DataObject) -> None:
         for d in details
     ]
     page = Page(
-        html.render(msgspec.structs.replace(audit, scores=scores, details=data.draw(st.sampled_from([details, blank]))))
+        html_page.render(
+            msgspec.structs.replace(audit, scores=scores, details=data.draw(st.sampled_from([details, blank])))
+        )
     )
     assert page.open == []
     assert "How to read the numbers" in page.text

@@ -85,7 +85,7 @@ def test_whatever_is_written_is_read_back_with_its_scores_in_order(
 ) -> None:
     folder = tmp_path_factory.mktemp("out")
     results_file.write(audit, folder)
-    back = results_file.read(folder)
+    back = results_file.read_results(folder)
 
     def without(a: Audit) -> Audit:
         return msgspec.structs.replace(a, scores=[])
@@ -102,7 +102,7 @@ def test_scores_stand_run_by_run_then_attack_then_metric(tmp_path: Path) -> None
     audit = example()
     shuffled = msgspec.structs.replace(audit, scores=sorted(audit.scores, key=lambda s: (s.metric, s.value)))
     results_file.write(shuffled, tmp_path)
-    back = results_file.read(tmp_path).scores
+    back = results_file.read_results(tmp_path).scores
     assert [(s.attack, s.metric) for s in back[:4]] == [
         ("reid-mlp", "ap"),
         ("reid-mlp", "top1"),
@@ -135,16 +135,16 @@ def test_a_score_that_is_not_a_number_is_refused_and_the_old_file_stays(tmp_path
 def test_a_newer_schema_is_refused_even_if_the_rest_is_unknown(tmp_path: Path) -> None:
     (tmp_path / "results.json").write_text(f'{{"schema": {SCHEMA + 1}, "new": true}}')
     with pytest.raises(TraceError, match=rf"newer Fedleak \(schema {SCHEMA + 1}.*upgrade"):
-        results_file.read(tmp_path)
+        results_file.read_results(tmp_path)
 
 
 def test_a_key_added_later_does_not_stop_this_version(tmp_path: Path) -> None:
     path = results_file.write(example(), tmp_path)
-    before = results_file.read(tmp_path)
+    before = results_file.read_results(tmp_path)
     content = msgspec.json.decode(path.read_bytes())
     content["scores"][0]["added_later"] = content["added_later"] = 1
     path.write_bytes(msgspec.json.encode(content))
-    assert results_file.read(tmp_path) == before
+    assert results_file.read_results(tmp_path) == before
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_a_key_added_later_does_not_stop_this_version(tmp_path: Path) -> None:
 def test_a_damaged_or_foreign_file_is_explained(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "results.json").write_bytes(content)
     with pytest.raises(TraceError, match=re.escape(str(tmp_path / "results.json"))):
-        results_file.read(tmp_path)
+        results_file.read_results(tmp_path)
 
 
 def test_any_cut_of_the_file_is_noticed(tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_any_cut_of_the_file_is_noticed(tmp_path: Path) -> None:
     for length in range(0, len(whole) - 2, len(whole) // 40):
         path.write_bytes(whole[:length])
         with pytest.raises(TraceError, match="damaged"):
-            results_file.read(tmp_path)
+            results_file.read_results(tmp_path)
 
 
 @pytest.mark.parametrize("change", [{"recall": [0.5]}, {"confusion": [[1.0]]}, {"confusion_users": ["one"]}])
@@ -172,7 +172,7 @@ def test_lists_that_disagree_are_damage(tmp_path: Path, change: dict[str, Any]) 
     details = [audit.details[0], msgspec.structs.replace(audit.details[1], **change)]
     results_file.write(msgspec.structs.replace(audit, details=details), tmp_path)
     with pytest.raises(TraceError, match=r"details\[1\]"):
-        results_file.read(tmp_path)
+        results_file.read_results(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -193,13 +193,13 @@ def test_an_analysis_that_could_not_be_drawn_is_damage(tmp_path: Path, change: d
     content["analyses"][1].update(change)
     path.write_bytes(msgspec.json.encode(content))
     with pytest.raises(TraceError, match=r"analyses\[1\]"):
-        results_file.read(tmp_path)
+        results_file.read_results(tmp_path)
 
 
 def test_a_whole_audit_of_games_is_read_back(tmp_path: Path) -> None:
     audit = with_games()
     results_file.write(audit, tmp_path)
-    back = results_file.read(tmp_path)
+    back = results_file.read_results(tmp_path)
     assert (back.details, back.analyses) == (audit.details, audit.analyses)
     firsts: dict[str, Score] = {}
     for score in back.scores:
@@ -216,7 +216,7 @@ def test_a_whole_audit_of_games_is_read_back(tmp_path: Path) -> None:
 
 def test_a_missing_result_says_what_to_run(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="fedleak score"):
-        results_file.read(tmp_path)
+        results_file.read_results(tmp_path)
 
 
 def test_the_reference_documents_every_key() -> None:

@@ -12,14 +12,14 @@ import pytest
 
 from command_line import Run
 from fedleak.plan import shipped
-from fedleak.plan.read import read
+from fedleak.plan.read import load_plan
 
 NAMES = [name for name in shipped.names() if name.startswith("gradient-leaks/")]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_fuller_setting_of_every_plan_is_valid_and_larger(name: str) -> None:
-    small, full = read(shipped.find(name)), read(shipped.find(name), full=True)
+    small, full = load_plan(shipped.find(name)), load_plan(shipped.find(name), full=True)
     assert len(full.seeds) > len(small.seeds) or (full.population.users or 0) > (small.population.users or 0)
     assert small.story and small.title
 

@@ -177,7 +177,7 @@ def record(prepared: Prepared, run: Run, size: int, sets: int) -> None:
         outputs=prepared.outputs,
     ).save(run.folder / "prior")
     raw = Raw(prepared)
-    drawn = [draw(len(client.data), size, sets, rng_for(run.seed, "sets", client.id)) for client in clients]
+    drawn = [draw_sets(len(client.data), size, sets, rng_for(run.seed, "sets", client.id)) for client in clients]
     width = raw.rows(clients[0].data.take([0])).shape[1]
     rounds = max(map(len, drawn))
     header = Header(
@@ -209,10 +209,10 @@ def record(prepared: Prepared, run: Run, size: int, sets: int) -> None:
         )
 
 
-def draw(count: int, size: int, sets: int, rng: np.random.Generator) -> list[IntArray]:
+def draw_sets(count: int, size: int, sets: int, rng: np.random.Generator) -> list[IntArray]:
     """Which of a client's examples each set holds; no example twice in one, and no single example twice at all.
 
-    >>> [len(rows) for rows in draw(6, 4, 3, rng_for(0))], len(draw(6, 1, 20, rng_for(0)))
+    >>> [len(rows) for rows in draw_sets(6, 4, 3, rng_for(0))], len(draw_sets(6, 1, 20, rng_for(0)))
     ([4, 4, 4], 6)
     """
     if size == 1:

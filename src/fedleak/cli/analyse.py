@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from fedleak import registry
-from fedleak.cli.list import described
+from fedleak.cli.list import summaries
 from fedleak.cli.options import bar, console, full_option, jobs_option, opened, out_option
 from fedleak.errors import PlanError
 from fedleak.plan.configure import configure, to_dict
@@ -43,7 +43,7 @@ def command(
       fedleak analyse rounds my-plan.toml --out results/ --set ranges=10
     """
     if name is None:
-        for entry, text in described("analysis"):
+        for entry, text in summaries("analysis"):
             click.echo(f"  {entry:<20} {text}")
         return
     cls = registry.load("analysis", name)

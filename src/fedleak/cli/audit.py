@@ -42,7 +42,7 @@ def analysed(result: Audit, plan: Plan, folder: Path, progress: stages.Progress,
     """Run the plan's analyses and return the result with them."""
     for look in plan.analyses:
         analyse(look, plan, folder, progress, jobs)
-    return results_file.read(folder) if plan.analyses else result
+    return results_file.read_results(folder) if plan.analyses else result
 
 
 def conclude(result: Audit, folder: Path) -> int:

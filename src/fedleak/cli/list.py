@@ -38,12 +38,12 @@ def command(kind: str | None, show_matrix: bool) -> None:
         return show()
     for name in [kind] if kind else [*_KINDS, "plans"]:
         click.echo(f"{name}:")
-        entries = plans() if name == "plans" else described(_KINDS[name])
+        entries = plans() if name == "plans" else summaries(_KINDS[name])
         for entry, text in entries:
             click.echo(f"  {entry:<20} {text}")
 
 
-def described(kind: registry.Kind) -> list[tuple[str, str]]:
+def summaries(kind: registry.Kind) -> list[tuple[str, str]]:
     """Names with a one-line summary each."""
     rows = []
     for name in registry.names(kind):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from fedleak.plan.plan import Plan
-from fedleak.plan.read import read
+from fedleak.plan.read import load_plan
 from fedleak.plan.shipped import find
 from fedleak.population.splits import STRATIFIED
 
@@ -34,7 +34,7 @@ jobs_option = click.option("--jobs", type=click.IntRange(1), help="Number of pro
 def opened(plan: str, out: Path | None, full: bool = False) -> tuple[Plan, Path]:
     """Read a plan given as a file or by name, and choose its output folder."""
     path = find(plan)
-    chosen = read(path, full=full)
+    chosen = load_plan(path, full=full)
     if chosen.population.split == "stratified":
         click.echo(f"Warning: {path.name}: {STRATIFIED}", err=True)
     return chosen, out or Path(f"fedleak-{path.stem}{'-full' if full else ''}")

@@ -22,6 +22,6 @@ def command(folder: Path) -> int:
     Example:
       fedleak report results/
     """
-    result = results_file.with_images(results_file.read(folder), folder)
+    result = results_file.with_images(results_file.read_results(folder), folder)
     stages.report(result, folder)
     return conclude(result, folder)

@@ -9,7 +9,7 @@ from fedleak.errors import DataError
 from fedleak.federation.hooks import PublicData
 from fedleak.population.population import Examples
 
-__all__ = ["required", "draw"]
+__all__ = ["required", "draw_background"]
 
 
 def required(public: PublicData | None, defence: str) -> PublicData:
@@ -22,7 +22,9 @@ def required(public: PublicData | None, defence: str) -> PublicData:
     return public
 
 
-def draw(background: Examples, count: int, rng: np.random.Generator, among: IntArray | None = None) -> Examples:
+def draw_background(
+    background: Examples, count: int, rng: np.random.Generator, among: IntArray | None = None
+) -> Examples:
     """So many examples of the background, or of some of its rows; none twice, unless there are too few."""
     rows = np.arange(len(background)) if among is None else among
     return background.take(rng.choice(rows, size=count, replace=count > len(rows)))

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from fedleak.defences.background import draw, required
+from fedleak.defences.background import draw_background, required
 from fedleak.federation.hooks import Defence, PublicData
 from fedleak.population.population import Examples
 
@@ -44,5 +44,5 @@ class BackgroundReplacement(Defence):
         for own, rng in zip(data, rngs, strict=True):
             count = max(1, round(self.alpha * len(own)))
             kept = np.sort(rng.permutation(len(own))[count:])
-            found.append(Examples.concat([own.take(kept), draw(background, count, rng)]))
+            found.append(Examples.concat([own.take(kept), draw_background(background, count, rng)]))
         return found

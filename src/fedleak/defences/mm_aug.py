@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from msgspec import Meta
 
-from fedleak.defences.background import draw, required
+from fedleak.defences.background import draw_background, required
 from fedleak.defences.modes import modes_of
 from fedleak.federation.hooks import Defence, PublicData
 from fedleak.population.population import Examples
@@ -61,5 +61,5 @@ class ModeAugmentation(Defence):
         for own, rng in zip(data, rngs, strict=True):
             kind = np.flatnonzero(mode == rng.choice(np.unique(mode)))
             count = max(1, round(self.alpha * len(own)))
-            found.append(Examples.concat([own, draw(background.examples, count, rng, kind)]))
+            found.append(Examples.concat([own, draw_background(background.examples, count, rng, kind)]))
         return found

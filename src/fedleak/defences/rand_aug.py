@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from fedleak.defences.background import draw, required
+from fedleak.defences.background import draw_background, required
 from fedleak.federation.hooks import Defence, PublicData
 from fedleak.population.population import Examples
 
@@ -35,6 +35,6 @@ class RandomAugmentation(Defence):
         """Keep everything of one's own."""
         background = required(public, self.name).examples
         return [
-            Examples.concat([own, draw(background, max(1, round(self.alpha * len(own))), rng)])
+            Examples.concat([own, draw_background(background, max(1, round(self.alpha * len(own))), rng)])
             for own, rng in zip(data, rngs, strict=True)
         ]

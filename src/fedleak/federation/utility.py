@@ -22,7 +22,7 @@ from fedleak.plan.plan import FederationPlan
 from fedleak.population.population import Examples
 
 __all__ = [
-    "Metric",
+    "UtilityMetric",
     "METRICS",
     "metric_of",
     "evaluate",
@@ -39,24 +39,24 @@ _AT_ONCE = 256  # examples: bounds the memory of an evaluation
 
 
 @dataclass(frozen=True, slots=True)
-class Metric:
+class UtilityMetric:
     """What utility is called, and which way is better."""
 
     name: str
     higher_is_better: bool
 
 
-METRICS: Mapping[Task, Metric] = {
-    Task.CLASSIFY: Metric("accuracy", True),
-    Task.MULTI_LABEL: Metric("ap", True),
-    Task.NEXT_TOKEN: Metric("top5", True),
-    Task.REGRESS: Metric("mae", False),
+METRICS: Mapping[Task, UtilityMetric] = {
+    Task.CLASSIFY: UtilityMetric("accuracy", True),
+    Task.MULTI_LABEL: UtilityMetric("ap", True),
+    Task.NEXT_TOKEN: UtilityMetric("top5", True),
+    Task.REGRESS: UtilityMetric("mae", False),
 }
 
 
-def metric_of(task: Task, *, spelt: bool = False) -> Metric:
+def metric_of(task: Task, *, spelt: bool = False) -> UtilityMetric:
     """The task's metric; where text is spelt, bits per character, by which such models are compared."""
-    return Metric("bpc", False) if spelt else METRICS[task]
+    return UtilityMetric("bpc", False) if spelt else METRICS[task]
 
 
 def bits(model: Model, weights: Params, test: Examples) -> float:

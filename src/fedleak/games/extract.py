@@ -22,7 +22,7 @@ from fedleak.metrics.attack_result import AttackResult
 from fedleak.metrics.metric import Metric
 from fedleak.population.population import Records
 from fedleak.population.secret_formats import Format, parse
-from fedleak.population.secrets import draw
+from fedleak.population.secret_records import draw_secrets
 from fedleak.results.audit import Score
 from fedleak.results.detail import DetailParts, Table
 from fedleak.trace.prior import Prior
@@ -199,7 +199,7 @@ class Extract(BaseGame):
     @classmethod
     def contract(cls, attack: Needs) -> Contract:
         """A federation of users who each hold a PIN; what sees no selection cannot tell whose it is."""
-        from fedleak.games.traces.secrets import write_secrets
+        from fedleak.games.traces.secret_holders import write_secrets
 
         inject = Capability.INJECT in attack.capabilities
         attributes = Observation.SELECTION in attack.needs or inject
@@ -259,7 +259,7 @@ class Extract(BaseGame):
                 f"list, and the format admits {form.size} records"
             )
         # So many that enough are left, even if everything in the list is drawn again.
-        others = iter(draw(form, min(form.size, self.listed + len(among)), rng))
+        others = iter(draw_secrets(form, min(form.size, self.listed + len(among)), rng))
         while len(among) < self.listed:
             among.add(next(others))
         return tuple(sorted(among))

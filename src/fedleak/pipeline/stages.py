@@ -72,8 +72,8 @@ def score(plan: Plan, out: Path, progress: Progress, *, partial: bool = False) -
 
 def report(result: Audit, out: Path) -> Path:
     """Write the HTML report."""
-    from fedleak.report import html  # the template engine is slow to import, and `fedleak check` writes no report
+    from fedleak.report import html_page  # the template engine is slow to import, and `fedleak check` writes no report
 
     path = out / "report.html"
-    html.write(result, path)
+    html_page.write(result, path)
     return path

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fedleak.games.game import Game
     from fedleak.population.population import Dataset
 
-__all__ = ["read", "parse"]
+__all__ = ["load_plan", "parse"]
 
 _TOP: Mapping[str, Any] = {
     "title": str,
@@ -51,7 +51,7 @@ _TOP: Mapping[str, Any] = {
 }
 
 
-def read(path: Path, *, full: bool = False) -> Plan:
+def load_plan(path: Path, *, full: bool = False) -> Plan:
     """Read and validate a plan file; `full` applies its [full] table."""
     try:
         text = path.read_text(encoding="utf-8")

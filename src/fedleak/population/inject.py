@@ -17,7 +17,7 @@ import numpy as np
 from fedleak.core import IntArray, UserId, rng_for
 from fedleak.errors import DataError, PlanError
 from fedleak.plan.plan import InjectPlan
-from fedleak.population import secrets
+from fedleak.population import secret_records
 from fedleak.population.datasets.clients_text import windows
 from fedleak.population.population import Examples, Population, Records, User
 from fedleak.population.secret_formats import Format, parse
@@ -44,8 +44,10 @@ def inject(
     holders = [user.id for user in population.users if user.secrets]
     try:
         form = _form(plan, population, records)
-        secrets.check_alphabet(form, records.characters)
-        drawn = dict(zip(holders, secrets.draw(form, len(holders), rng_for(seed, "inject")), strict=True))
+        secret_records.check_alphabet(form, records.characters)
+        drawn = dict(
+            zip(holders, secret_records.draw_secrets(form, len(holders), rng_for(seed, "inject")), strict=True)
+        )
     except PlanError as error:
         raise PlanError(f"[inject]: the watermark cannot be drawn: {error}") from error
     users = tuple(
@@ -79,7 +81,7 @@ def _marked(user: User, own: Examples, mark: str, plan: InjectPlan, records: Rec
             "set insertions = N"
         )
     try:
-        text = secrets.plant(text, mark, times, "lines", rng_for(seed, "inject", user.id))
+        text = secret_records.plant(text, mark, times, "lines", rng_for(seed, "inject", user.id))
     except DataError as error:
         raise DataError(f"[inject]: {error}") from error
     return replace(user, examples=Examples(x=windows(text, records.characters, x.shape[1])))

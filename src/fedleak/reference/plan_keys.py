@@ -104,7 +104,7 @@ def keys(cls: type[Any]) -> Iterator[str]:
             default = "required"
         else:
             default = f"`{toml(field.default)}`" if field.default not in (None, ()) else "none"
-        yield f"| `{field.name}` | {described(hints[field.name])} | {default} | {meaning(hints[field.name])} |"
+        yield f"| `{field.name}` | {described_keys(hints[field.name])} | {default} | {meaning(hints[field.name])} |"
 
 
 def toml(value: Any) -> str:
@@ -130,7 +130,7 @@ def meaning(kind: Any) -> str:
     return next((meta.description for meta in metas(kind) if meta.description), "")
 
 
-def described(kind: Any) -> str:
+def described_keys(kind: Any) -> str:
     """A type in words, with its range."""
     if hasattr(kind, "__metadata__"):
         bounds = [
@@ -140,12 +140,12 @@ def described(kind: Any) -> str:
             for sign, value in ((">=", meta.ge), (">", meta.gt), ("<=", meta.le), ("<", meta.lt))
             if value is not None
         ]
-        return " ".join([described(get_args(kind)[0]), ", ".join(bounds)]).strip()
+        return " ".join([described_keys(get_args(kind)[0]), ", ".join(bounds)]).strip()
     origin = get_origin(kind)
     if origin is Literal:
         return " or ".join(f"`{toml(choice)}`" for choice in get_args(kind))
     if origin in (Union, types.UnionType):
-        return " or ".join(described(inner) for inner in get_args(kind) if inner is not type(None))
+        return " or ".join(described_keys(inner) for inner in get_args(kind) if inner is not type(None))
     if origin is tuple:
-        return "list of " + described(get_args(kind)[0])
+        return "list of " + described_keys(get_args(kind)[0])
     return {"str": "text", "float": "number"}.get(getattr(kind, "__name__", ""), getattr(kind, "__name__", str(kind)))

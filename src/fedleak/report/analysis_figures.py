@@ -12,7 +12,7 @@ from fedleak.report.plots import LETTER, Mark, grid, legend, marks, point, scale
 from fedleak.report.svg import WIDTH, Axis, Box, el, figure, path, shorten
 from fedleak.results.detail import Figure, Series
 
-__all__ = ["draw"]
+__all__ = ["draw_figure"]
 
 _BOX = Box(40, 30, WIDTH - 14, 240)
 _MOST_DOTS = 1500  # of a scatter: more are a blot, and a heavy page
@@ -20,7 +20,7 @@ _MOST_WRITTEN = 14  # columns of a heatmap whose cells hold their numbers
 _LABEL, _HEAD = 30, 14  # letters of the name of a row and of a column
 
 
-def draw(name: str, drawn: Figure) -> Markup:
+def draw_figure(name: str, drawn: Figure) -> Markup:
     """Draw any figure; `name` must be unique on the page."""
     return _KINDS[drawn.kind](name, drawn)
 

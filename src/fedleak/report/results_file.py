@@ -14,7 +14,7 @@ from fedleak.results.audit import SCHEMA, Audit, Score
 from fedleak.results.detail import Detail, Grid
 from fedleak.trace.files import private_folder, read_whole, write_atomic
 
-__all__ = ["NAME", "encode", "write", "read", "with_images"]
+__all__ = ["NAME", "encode", "write", "read_results", "with_images"]
 
 NAME = "results.json"
 IMAGES = "images.json"
@@ -66,7 +66,7 @@ def encode(audit: Audit) -> bytes:
     return msgspec.json.format(msgspec.json.encode(tidy), indent=1) + b"\n"
 
 
-def read(folder: Path) -> Audit:
+def read_results(folder: Path) -> Audit:
     """Read the result of an audit back."""
     path = Path(folder) / NAME
     if not path.exists():

@@ -9,9 +9,9 @@ Two kinds of trace are made for it. In a *null trace* every client's updates res
 client has nothing in common with its owner's prior data, so nothing can be found. In a *planted-leak trace* both carry
 the owner's signature, class mix and style, which the prior's images show, so an attack that finds nothing is broken.
 For attacks that train the shared model any further, the same is done with a real federation of made-up people; for
-attacks on records, with one of users who hold secrets (`fedleak.games.traces.secrets`), and for attacks that link
-updates, with one of clients with few classes each (`fedleak.games.traces.clients`). Reconstructed images are marked
-against the data of the clients or of strangers (`fedleak.games.traces.portraits`).
+attacks on records, with one of users who hold secrets (`games.traces.secret_holders`), and for attacks that link
+updates, with one of clients with few classes each (`games.traces.clients`). Reconstructed images are marked
+against the data of the clients or of strangers (`games.traces.portraits`).
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The contract of data sets and splits: where there is nothing to find, nothing is found, seed after seed.
 
-    from fedleak.plan.read import read
+    from fedleak.plan.read import load_plan
     from fedleak.testing import check_null
 
     def test_my_data_set_manufactures_no_leak(tmp_path):
-        check_null(read(Path("my-plan.toml")), tmp_path)
+        check_null(load_plan(Path("my-plan.toml")), tmp_path)
 
 A plan is trained as its control, once for every seed: users are re-dealt, then drawn, split and trained as in the run.
 Every attack must be at chance in the mean, neither above nor below, and must not call it a leak more often than its

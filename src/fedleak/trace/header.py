@@ -13,7 +13,7 @@ import numpy as np
 from fedleak.core import FloatArray, IntArray, Layer, Layout, Observation, Params, Task
 from fedleak.trace.sealed import seal, unseal
 
-__all__ = ["FORMAT", "VERSION", "Header", "Table", "Per"]
+__all__ = ["FORMAT", "VERSION", "Header", "TraceTable", "Per"]
 
 FORMAT = "fedleak-trace"
 VERSION = 1
@@ -25,7 +25,7 @@ Per: TypeAlias = Literal["model", "round", "client", "note"]
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TraceTable:
     """One append-only file of a trace: rows of one kind, all of one size."""
 
     name: str  # of the file; numbered rather than named by layer, so that no layer name can point elsewhere
@@ -87,18 +87,21 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """How many parameters the model has."""
         return sum(layer.size for layer in self.layout)
 
-    def tables(self) -> tuple[Table, ...]:
+    def tables(self) -> tuple[TraceTable, ...]:
         """The files of the trace, in the order of the checksums in its log."""
         width = 4 if self.dtype == "float32" else 2
         layers: tuple[Layer, ...] = self.layout if self.holds_updates else ()
         return (
-            Table("snapshots.bin", "snapshots", "model", 4 * self.size),
-            Table("aggregates.bin", "aggregates", "round", 4 * self.size),
-            Table("client.bin", "client", "client", 4),
-            Table("shadow.bin", "shadow", "client", 4),
-            Table("size.bin", "size", "client", 4),
-            Table("dropped.jsonl", "dropped", "note", 1),
-            *(Table(f"update-{n:03}.bin", "updates", "client", width * layer.size) for n, layer in enumerate(layers)),
+            TraceTable("snapshots.bin", "snapshots", "model", 4 * self.size),
+            TraceTable("aggregates.bin", "aggregates", "round", 4 * self.size),
+            TraceTable("client.bin", "client", "client", 4),
+            TraceTable("shadow.bin", "shadow", "client", 4),
+            TraceTable("size.bin", "size", "client", 4),
+            TraceTable("dropped.jsonl", "dropped", "note", 1),
+            *(
+                TraceTable(f"update-{n:03}.bin", "updates", "client", width * layer.size)
+                for n, layer in enumerate(layers)
+            ),
         )
 
     def split(self, model: FloatArray) -> Params:

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from fedleak.core import IntArray
 from fedleak.errors import TraceError
 from fedleak.trace.files import open_regular
-from fedleak.trace.header import Table
+from fedleak.trace.header import TraceTable
 
 __all__ = ["LOG", "Commit", "Log"]
 
@@ -61,18 +61,18 @@ class Log:
         """How many rounds are committed; -1 before the initial model is."""
         return len(self.clients) - 1
 
-    def end(self, table: Table, round_number: int) -> int:
+    def end(self, table: TraceTable, round_number: int) -> int:
         """Where a round's rows end in a table."""
         if round_number < 0:
             return 0
         return table.end(round_number, int(self.clients[round_number]), int(self.notes[round_number]))
 
-    def ends(self, table: Table) -> IntArray:
+    def ends(self, table: TraceTable) -> IntArray:
         """Where every round's rows end in a table."""
         return table.ends(np.arange(self.rounds + 1), self.clients, self.notes)
 
     @staticmethod
-    def read(folder: Path, tables: Sequence[Table]) -> Log:
+    def read(folder: Path, tables: Sequence[TraceTable]) -> Log:
         """Read the log line by line."""
         path = folder / LOG
         clients, notes, crc = array("q"), array("q"), array("I")

@@ -20,7 +20,7 @@ from fedleak.core import FloatArray, IntArray, Params
 from fedleak.errors import NotVisible, TraceError
 from fedleak.trace.checksum import Bytes, Checksum, checksum
 from fedleak.trace.files import open_regular
-from fedleak.trace.header import Header, Table
+from fedleak.trace.header import Header, TraceTable
 from fedleak.trace.log import Log
 
 __all__ = ["Trace", "Dropped"]
@@ -40,7 +40,7 @@ class Dropped(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Trace:
     """A recorded run.
 
-    `only` limits which files may be opened at all, by what they show (`Table.observation`); a view passes what its
+    `only` limits which files may be opened at all, by what they show (`TraceTable.observation`); a view passes what its
     adversary sees, so that the rest cannot even be read.
     """
 
@@ -152,10 +152,10 @@ class Trace:
         if not first <= round_number <= self.rounds:
             raise IndexError(f"round {round_number} is not between {first} and {self.rounds}")
 
-    def _table(self, observation: str) -> Table:
+    def _table(self, observation: str) -> TraceTable:
         return next(table for table in self._tables if table.observation == observation)
 
-    def _layer(self, layer: str) -> tuple[Table, int]:
+    def _layer(self, layer: str) -> tuple[TraceTable, int]:
         if not self.header.holds_updates:
             raise TraceError(f"{self.folder} holds only sums: the channel of this run hides single updates")
         names = [layer.name for layer in self.header.layout]
@@ -166,7 +166,7 @@ class Trace:
             index
         ].size
 
-    def _open(self, table: Table) -> int:
+    def _open(self, table: TraceTable) -> int:
         if self._only is not None and table.observation not in self._only:
             raise NotVisible(f"this view may not open {table.name}")
         path = self.folder / table.name
@@ -177,7 +177,7 @@ class Trace:
             raise TraceError(f"{path} is truncated: {size} bytes where the log says {needed}; {_MEND}")
         return descriptor
 
-    def _stream(self, table: Table, step: int, reuse: bool = False) -> Iterator[Bytes]:
+    def _stream(self, table: TraceTable, step: int, reuse: bool = False) -> Iterator[Bytes]:
         """Read a file block by block, verifying checksums; with `reuse` a block is overwritten by the next one."""
         index = self._tables.index(table)
         ends = self._log.ends(table)
@@ -201,13 +201,13 @@ class Trace:
                 yield block
         self._verified.add(table.name)
 
-    def _verify(self, table: Table) -> None:
+    def _verify(self, table: TraceTable) -> None:
         if table.name not in self._verified:
             # Blocks are not kept, and new memory for each would cost more than reading it.
             for _ in self._stream(table, table.row * max(1, _BLOCK // table.row), reuse=True):
                 pass
 
-    def _map(self, table: Table, dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    def _map(self, table: TraceTable, dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
         self._verify(table)
         rows = int(self._log.clients[-1])
         if rows == 0:
@@ -224,7 +224,7 @@ class Trace:
         self._compare(table, round_number, checksum(row), int(self._log.crc[round_number, self._tables.index(table)]))
         return self.header.split(row.view("<f4"))
 
-    def _compare(self, table: Table, round_number: int, found: int, expected: int) -> None:
+    def _compare(self, table: TraceTable, round_number: int, found: int, expected: int) -> None:
         if found != expected:
             raise TraceError(f"{self.folder / table.name} is damaged in round {round_number} (checksum); {_MEND}")
 

@@ -19,7 +19,7 @@ from fedleak.core import Params
 from fedleak.errors import TraceError
 from fedleak.trace.checksum import Bytes, checksum
 from fedleak.trace.files import open_regular, private_folder
-from fedleak.trace.header import Header, Table
+from fedleak.trace.header import Header, TraceTable
 from fedleak.trace.log import LOG, Commit, Log
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ class TraceWriter:
         # In one step, so that an interrupt cannot leave half of it.
         self._at = _Position(number, commit.clients, commit.notes, self._at.logged + len(line), model)
 
-    def _end(self, table: Table) -> int:
+    def _end(self, table: TraceTable) -> int:
         at = self._at
         return table.end(at.round, at.clients, at.notes) if at.round >= 0 else 0
 

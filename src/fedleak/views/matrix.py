@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from fedleak.core import flag_names
 from fedleak.views.adversaries import Adversary, Declares
 
-__all__ = ["Row", "matrix"]
+__all__ = ["MatrixRow", "matrix"]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class MatrixRow:
     """One attack against every adversary."""
 
     attack: str
@@ -24,7 +24,7 @@ class Row:
         return tuple(name for name, missing in self.lacks.items() if not missing)
 
 
-def matrix(attacks: Mapping[str, Declares], adversaries: Iterable[Adversary]) -> tuple[Row, ...]:
+def matrix(attacks: Mapping[str, Declares], adversaries: Iterable[Adversary]) -> tuple[MatrixRow, ...]:
     """Lay out attacks, by what they need to see and to do, against adversaries.
 
     >>> from fedleak import registry
@@ -34,7 +34,7 @@ def matrix(attacks: Mapping[str, Declares], adversaries: Iterable[Adversary]) ->
     """
     adversaries = tuple(adversaries)
     return tuple(
-        Row(name, needs(attack), {adversary.name: adversary.missing(attack) for adversary in adversaries})
+        MatrixRow(name, needs(attack), {adversary.name: adversary.missing(attack) for adversary in adversaries})
         for name, attack in attacks.items()
     )
 

@@ -18,7 +18,7 @@ from fedleak.games.game import Questions
 from fedleak.trace.prior import Prior
 from fedleak.views.view import View
 
-__all__ = ["Read", "Rows", "read"]
+__all__ = ["Read", "Rows", "read_layers"]
 
 _FEWEST = 64
 
@@ -45,7 +45,7 @@ class Read:
     words: Words | None = None  # where the model shows which words a client used
 
 
-def read(
+def read_layers(
     view: View,
     prior: Prior,
     questions: Questions,

@@ -16,11 +16,11 @@ from fedleak.games.game import Questions
 from fedleak.trace.prior import Prior
 from fedleak.views.view import View
 
-__all__ = ["Mlp"]
+__all__ = ["ReidMlp"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mlp(Network, SingleLayerAttack):
+class ReidMlp(Network, SingleLayerAttack):
     """Train a network with one hidden layer on the shadow clients' updates (Orekondy et al., 2020, section 4.3)."""
 
     name: ClassVar[str] = "reid-mlp"

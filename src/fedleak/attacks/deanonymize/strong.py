@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from fedleak.attacks.context import AttackContext
 from fedleak.attacks.deanonymize.evidence_fusion import Trial, level_of_strangers, one_to_one, weigh
-from fedleak.attacks.deanonymize.layer_features import Read, read
+from fedleak.attacks.deanonymize.layer_features import Read, read_layers
 from fedleak.attacks.deanonymize.linking import Tried, agglomerate, alike, groups, outcomes, threshold
 from fedleak.attacks.deanonymize.wccn import templates, variation
 from fedleak.attacks.deanonymize.words import likelihood
@@ -56,7 +56,9 @@ class Strong:
 
     def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> FloatArray:
         """Score every option by its log-probability."""
-        data = read(view, prior, questions, context, snapshots=self.snapshots, divisions=self.divisions, dims=self.dims)
+        data = read_layers(
+            view, prior, questions, context, snapshots=self.snapshots, divisions=self.divisions, dims=self.dims
+        )
         seen = len(questions.options) if questions.options[-1] != "unseen" else len(questions.options) - 1
         trials = self._trials(data)
         weights = weigh(trials)

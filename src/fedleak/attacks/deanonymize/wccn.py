@@ -15,7 +15,7 @@ from fedleak.attacks.features import unit
 from fedleak.core import FloatArray, IntArray
 from fedleak.lazy import scipy
 
-__all__ = ["Variation", "Whitening", "variation", "templates"]
+__all__ = ["WithinUserVariation", "Whitening", "variation", "templates"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Whitening:
 
 
 @dataclass(frozen=True, slots=True)
-class Variation:
+class WithinUserVariation:
     """How updates vary within users."""
 
     centre: FloatArray
@@ -52,11 +52,11 @@ class Variation:
         return Whitening(self.centre, np.linalg.cholesky(drawn))
 
 
-def variation(rows: FloatArray, who: npt.NDArray[np.int64]) -> Variation:
+def variation(rows: FloatArray, who: npt.NDArray[np.int64]) -> WithinUserVariation:
     """Estimate the covariance within users."""
     _, place = np.unique(who, return_inverse=True)
     residual = rows - _means(rows, place)[place]
-    return Variation(rows.mean(axis=0), np.asarray(residual.T @ residual / len(rows), dtype=np.float32))
+    return WithinUserVariation(rows.mean(axis=0), np.asarray(residual.T @ residual / len(rows), dtype=np.float32))
 
 
 def templates(rows: FloatArray, who: IntArray) -> tuple[FloatArray, IntArray]:

@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from fedleak.attacks.link.base import Embed, Linker, Shadows, standardised
 from fedleak.attacks.link.representative_features import OfRepresentatives
-from fedleak.attacks.link.siamese_network import Joint, fit_joint
+from fedleak.attacks.link.siamese_network import JointNetwork, fit_joint
 from fedleak.attacks.network import dense
 from fedleak.core import FloatArray, Params
 from fedleak.errors import AttackError
@@ -23,7 +23,7 @@ __all__ = ["LinkRepresentatives", "LinkUpdates"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinkRepresentatives(Joint, OfRepresentatives):
+class LinkRepresentatives(JointNetwork, OfRepresentatives):
     """Compare representatives with a Siamese network, fine-tuned from the shared model's convolutions.
 
     The embedding starts from the shared model of the last round, which already knows this kind of image, followed by
@@ -64,7 +64,7 @@ class LinkRepresentatives(Joint, OfRepresentatives):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinkUpdates(Joint, Linker):
+class LinkUpdates(JointNetwork, Linker):
     """The paper's baseline: the update of the fully connected layer, average pooled, and a network of the same kind."""
 
     name: ClassVar[str] = "link-update"

@@ -15,20 +15,20 @@ from msgspec import Meta
 
 from fedleak.attacks.features import unit
 from fedleak.attacks.link.base import Embed, Shadows
-from fedleak.attacks.match.siamese import draw
+from fedleak.attacks.match.siamese import draw_pairs
 from fedleak.attacks.network import dense
 from fedleak.core import FloatArray
 from fedleak.federation.engines.embedded import one_thread
 from fedleak.lazy import functional, torch
 
-__all__ = ["Joint", "fit_joint"]
+__all__ = ["JointNetwork", "fit_joint"]
 
 Look: TypeAlias = "Callable[[torch.Tensor], torch.Tensor]"
 """Inputs -> embeddings, (rows, dims)."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Joint:
+class JointNetwork:
     """How the network is trained: as in the paper, but with noise on what it sees.
 
     Shadow representatives are few and of other clients; without noise on them the network learns them by heart and
@@ -50,7 +50,7 @@ def fit_joint(
     weights: Sequence[torch.Tensor],
     known: Shadows,
     prepare: Embed,
-    settings: Joint,
+    settings: JointNetwork,
     rng: np.random.Generator,
 ) -> Embed:
     """Train `weights`, through which `look` sees, on the sum of both losses; `prepare` makes inputs of descriptions."""
@@ -66,7 +66,7 @@ def fit_joint(
         learnt = [*weights, *naming, *telling]
         optimizer = torch.optim.SGD(learnt, lr=settings.lr, momentum=0.9)
         for _ in range(settings.epochs):
-            first, second, same = (torch.from_numpy(column) for column in draw(who, rng))
+            first, second, same = (torch.from_numpy(column) for column in draw_pairs(who, rng))
             for pairs in torch.split(torch.from_numpy(rng.permutation(len(same))), settings.batch):
                 chosen = torch.cat([first[pairs], second[pairs]])
                 seen = rows[chosen]

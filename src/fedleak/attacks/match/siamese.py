@@ -57,13 +57,13 @@ class Siamese(PairNetwork, OnPairs):
         def learn(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
             return score(*embed(rows[torch.cat([first, second])]).chunk(2))
 
-        fit_pairs([*shared, *out], learn, lambda: draw(who, context.rng), self, context.rng)
+        fit_pairs([*shared, *out], learn, lambda: draw_pairs(who, context.rng), self, context.rng)
         with torch.no_grad():
             embedded = embed(torch.from_numpy(asked))
             return score(embedded[index[:, 0]], embedded[index[:, 1]])[:, None].numpy()
 
 
-def draw(who: IntArray, rng: np.random.Generator) -> PairDraw:
+def draw_pairs(who: IntArray, rng: np.random.Generator) -> PairDraw:
     """Pair every update with another one of the same user and with one of somebody else; `who` is sorted."""
     start, size = np.searchsorted(who, who), np.unique(who, return_inverse=True, return_counts=True)
     mine = size[2][size[1]]

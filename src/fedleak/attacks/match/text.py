@@ -66,7 +66,7 @@ class MatchText(PairNetwork, SingleLayerAttack):
         def learn(row: torch.Tensor, candidate: torch.Tensor) -> torch.Tensor:
             return score(updates[row], about[candidate])
 
-        fit_pairs([*towers, *out], learn, lambda: draw(who, users, context.rng), self, context.rng)
+        fit_pairs([*towers, *out], learn, lambda: draw_text_pairs(who, users, context.rng), self, context.rng)
         rows, index = np.unique(questions.updates, return_inverse=True)
         asked = unit(np.asarray(view.updates.layer(layer_name(view, self.layer))[rows], dtype=np.float32))
         with torch.no_grad():
@@ -92,7 +92,7 @@ def chunks(rows: IntArray, size: int = 256) -> list[IntArray]:
     return [rows[start : start + size] for start in range(0, len(rows), size)]
 
 
-def draw(who: IntArray, users: IntArray, rng: np.random.Generator) -> PairDraw:
+def draw_text_pairs(who: IntArray, users: IntArray, rng: np.random.Generator) -> PairDraw:
     """Pair every update with its own user's text and with somebody else's; `users` are sorted."""
     mine = np.searchsorted(users, who)
     other = (mine + rng.integers(1, len(users), size=len(who))) % len(users)

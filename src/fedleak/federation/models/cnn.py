@@ -11,7 +11,7 @@ from msgspec import Meta
 from fedleak.core import Layer, Layout, Params, Task
 from fedleak.errors import PlanError
 from fedleak.federation.model import Input, Model, Signature, Tensors
-from fedleak.federation.models.parts import check_task, draw, linear, linear_layer, together
+from fedleak.federation.models.parts import check_task, draw_weights, linear, linear_layer, together
 from fedleak.lazy import functional as F
 from fedleak.lazy import torch
 
@@ -59,7 +59,7 @@ class _Cnn:
         self.group = together(self.layout, 400_000)
 
     def init(self, rng: np.random.Generator) -> Params:
-        return draw(self.layout, [int(np.prod(layer.tensors[0][1][1:])) for layer in self.layout], rng)
+        return draw_weights(self.layout, [int(np.prod(layer.tensors[0][1][1:])) for layer in self.layout], rng)
 
     def forward(self, weights: Tensors, x: torch.Tensor) -> torch.Tensor:
         h = torch.relu_(linear(weights, "fc", self.features(weights, x).flatten(2)))

@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from fedleak.core import Layout, Params, Task
 from fedleak.federation.model import Input, Model, Signature, Tensors
-from fedleak.federation.models.parts import check_task, draw, linear, linear_layer, together
+from fedleak.federation.models.parts import check_task, draw_weights, linear, linear_layer, together
 from fedleak.lazy import torch
 
 __all__ = ["Mlp"]
@@ -42,7 +42,7 @@ class _Mlp:
         self.group = together(layout, 800_000)
 
     def init(self, rng: np.random.Generator) -> Params:
-        return draw(self.layout, [layer.tensors[0][1][1] for layer in self.layout], rng)
+        return draw_weights(self.layout, [layer.tensors[0][1][1] for layer in self.layout], rng)
 
     def forward(self, weights: Tensors, x: torch.Tensor) -> torch.Tensor:
         h = x.flatten(2)

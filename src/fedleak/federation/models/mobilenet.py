@@ -11,7 +11,7 @@ from msgspec import Meta
 from fedleak.core import Layer, Layout, Params, Task
 from fedleak.errors import PlanError
 from fedleak.federation.model import Input, Model, Signature, Tensors
-from fedleak.federation.models.parts import check_task, draw, linear, linear_layer, together
+from fedleak.federation.models.parts import check_task, draw_weights, linear, linear_layer, together
 from fedleak.lazy import functional as F
 from fedleak.lazy import torch
 
@@ -85,7 +85,7 @@ class _MobileNet:
         self.group = together(self.layout, 1_600_000)
 
     def init(self, rng: np.random.Generator) -> Params:
-        weights = dict(draw(self.layout, [int(np.prod(layer.tensors[0][1][1:])) for layer in self.layout], rng))
+        weights = dict(draw_weights(self.layout, [int(np.prod(layer.tensors[0][1][1:])) for layer in self.layout], rng))
         for layer in self.layout[:-1]:
             weights[layer.name][layer.span("scale")] = 1
             weights[layer.name][layer.span("shift")] = 0

@@ -13,7 +13,7 @@ from fedleak.federation.model import ActivationHooks, Architecture, Signature, T
 from fedleak.lazy import functional as F
 from fedleak.lazy import torch
 
-__all__ = ["linear_layer", "linear", "uniform", "draw", "together", "touch", "lookup", "drop", "check_task"]
+__all__ = ["linear_layer", "linear", "uniform", "draw_weights", "together", "touch", "lookup", "drop", "check_task"]
 
 
 def linear_layer(name: str, inputs: int, outputs: int) -> Layer:
@@ -31,7 +31,7 @@ def uniform(rng: np.random.Generator, size: int, bound: float) -> FloatArray:
     return rng.uniform(-bound, bound, size).astype(np.float32)
 
 
-def draw(layout: Layout, fan_in: Sequence[int], rng: np.random.Generator) -> Params:
+def draw_weights(layout: Layout, fan_in: Sequence[int], rng: np.random.Generator) -> Params:
     """Draw every layer from U(-1/sqrt(fan_in), 1/sqrt(fan_in)); a fan-in of 0 stands for a unit normal (embeddings)."""
     return {
         layer.name: uniform(rng, layer.size, 1 / math.sqrt(fan))

@@ -16,7 +16,16 @@ from fedleak.core import Layer, Layout, Params, Task
 from fedleak.errors import PlanError
 from fedleak.federation.model import ActivationHooks, Input, Model, Signature, Tensors
 from fedleak.federation.models.lstm import lstm, lstm_layer
-from fedleak.federation.models.parts import check_task, draw, drop, linear, linear_layer, lookup, together, touch
+from fedleak.federation.models.parts import (
+    check_task,
+    draw_weights,
+    drop,
+    linear,
+    linear_layer,
+    lookup,
+    together,
+    touch,
+)
 from fedleak.lazy import torch
 
 __all__ = ["WordLm", "Rating", "Recurrent"]
@@ -88,7 +97,7 @@ class Recurrent:
 
     def init(self, rng: np.random.Generator) -> Params:
         """Embeddings from a unit normal, the rest by fan-in."""
-        return draw(self.layout, [0, *[self.hidden] * len(self.names), self.hidden], rng)
+        return draw_weights(self.layout, [0, *[self.hidden] * len(self.names), self.hidden], rng)
 
     def forward(self, weights: Tensors, x: torch.Tensor) -> torch.Tensor:
         """As trained, without dropout."""

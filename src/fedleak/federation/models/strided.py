@@ -12,7 +12,7 @@ from msgspec import Meta
 from fedleak.core import Layer, Layout, Params, Task
 from fedleak.errors import PlanError
 from fedleak.federation.model import Input, Model, Signature, Tensors
-from fedleak.federation.models.parts import check_task, draw, linear, linear_layer, together
+from fedleak.federation.models.parts import check_task, draw_weights, linear, linear_layer, together
 from fedleak.lazy import functional as F
 from fedleak.lazy import torch
 
@@ -81,7 +81,7 @@ class _StridedCnn:
         self.group = together(self.layout, 400_000)
 
     def init(self, rng: np.random.Generator) -> Params:
-        return draw(self.layout, [int(np.prod(layer.tensors[0][1][1:])) for layer in self.layout], rng)
+        return draw_weights(self.layout, [int(np.prod(layer.tensors[0][1][1:])) for layer in self.layout], rng)
 
     def forward(self, weights: Tensors, x: torch.Tensor) -> torch.Tensor:
         return linear(weights, "out", self.features(weights, x).flatten(2))

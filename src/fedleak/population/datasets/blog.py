@@ -62,7 +62,7 @@ class Blog:
 
     def load(self, seed: int) -> Population:
         """Read the posts; the seed decides which of a user's posts are used."""
-        corpus = blog_corpus.read(self.subset)
+        corpus = blog_corpus.read_corpus(self.subset)
         strangers = self._strangers(corpus, seed)
         words = text.vocabulary(([s.tokens for s in rows] for _, rows in strangers), self.vocabulary)
         if len(words) < self.vocabulary:

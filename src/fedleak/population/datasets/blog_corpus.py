@@ -20,7 +20,7 @@ from fedleak.errors import DataError
 from fedleak.population import sources
 from fedleak.population.datasets import rows as tables
 
-__all__ = ["Subset", "Post", "Corpus", "read"]
+__all__ = ["Subset", "Post", "Corpus", "read_corpus"]
 
 Subset: TypeAlias = Literal["100-users", "55-users"]
 
@@ -54,7 +54,7 @@ class Corpus:
     about: Mapping[UserId, tuple[str, int]]  # gender, age
 
 
-def read(subset: Subset) -> Corpus:
+def read_corpus(subset: Subset) -> Corpus:
     """Read a subset, from the extracts if they are here, otherwise from the corpus as published."""
     extracts = (_EXTRACTS[subset], _BACKGROUND, _USERS)
     try:
@@ -62,7 +62,7 @@ def read(subset: Subset) -> Corpus:
     except DataError:
         return _published(sources.find("blog", (_PUBLISHED,)) / _PUBLISHED, subset)
     about = {}
-    for row in tables.read(folder / _USERS):
+    for row in tables.read_rows(folder / _USERS):
         about[UserId(row.text("user"))] = (row.text("gender"), int(row.number("age")))
     return Corpus(_by_user(_lines(folder / extracts[0])), _by_user(_lines(folder / extracts[1])), about)
 

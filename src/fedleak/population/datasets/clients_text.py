@@ -13,12 +13,12 @@ from msgspec import Meta
 
 from fedleak.core import IntArray, Task, UserId, rng_for
 from fedleak.errors import DataError, PlanError
-from fedleak.population import secrets
+from fedleak.population import secret_records
 from fedleak.population.datasets import texts
 from fedleak.population.datasets.texts import Texts
 from fedleak.population.population import Examples, Population, Records, User
 from fedleak.population.secret_formats import parse
-from fedleak.population.secrets import Where
+from fedleak.population.secret_records import Where
 from fedleak.population.text import PAD, UNKNOWN
 
 __all__ = ["TextClients", "KEYBOARD", "characters", "windows"]
@@ -86,10 +86,14 @@ class TextClients:
                 f"secret format '{form.text}' is up to {form.longest} characters long, and a window holds "
                 f"{self.window}: no example could hold a secret and what comes before it; raise window"
             )
-        found = texts.read(self.source, self.clients, self._size(self.kilobytes), self._size(self.test_kilobytes), seed)
+        found = texts.read_texts(
+            self.source, self.clients, self._size(self.kilobytes), self._size(self.test_kilobytes), seed
+        )
         known = characters(found.held_out)
-        secrets.check_alphabet(form, known)
-        drawn = secrets.draw(form, holders * (2 if self.decoys else 1), rng_for(seed, self.name, "secrets"))
+        secret_records.check_alphabet(form, known)
+        drawn = secret_records.draw_secrets(
+            form, holders * (2 if self.decoys else 1), rng_for(seed, self.name, "secrets")
+        )
         return Population(
             users=tuple(
                 self._user(found, number, drawn[number::holders] if number < holders else [], known, seed)
@@ -121,7 +125,9 @@ class TextClients:
     def _user(self, found: Texts, number: int, mine: Sequence[str], known: Sequence[str], seed: int) -> User:
         text = found.pieces[number]
         if mine and self.insertions:
-            text = secrets.plant(text, mine[0], self.insertions, self.where, rng_for(seed, self.name, "plant", number))
+            text = secret_records.plant(
+                text, mine[0], self.insertions, self.where, rng_for(seed, self.name, "plant", number)
+            )
         examples = Examples(x=windows(text, known, self.window))
         return User(UserId(found.names[number]), examples, secrets=tuple(mine[:1]), decoys=tuple(mine[1:]))
 

@@ -118,7 +118,7 @@ class Faces:
             person, number = (int(part) - 1 for part in match.groups())
             if 0 <= person < _PEOPLE and 0 <= number < _EACH:
                 row = person * _EACH + number
-                images[row] = image_files.read(folder / file / name, self.side, colour=False, content=content)[0]
+                images[row] = image_files.read_image(folder / file / name, self.side, colour=False, content=content)[0]
                 found[row] = True
         if not found.all():
             raise DataError(

@@ -12,13 +12,13 @@ from PIL import Image, ImageOps
 
 from fedleak.errors import DataError
 
-__all__ = ["ENDINGS", "read"]
+__all__ = ["ENDINGS", "read_image"]
 
 ENDINGS = frozenset({".png", ".jpg", ".jpeg", ".pgm", ".ppm"})
 _FORMATS = ("PNG", "JPEG", "PPM")  # Pillow's PPM reads PGM too; its many other readers are not let near the files
 
 
-def read(file: Path, size: int, *, colour: bool, content: bytes | None = None) -> npt.NDArray[np.float32]:
+def read_image(file: Path, size: int, *, colour: bool, content: bytes | None = None) -> npt.NDArray[np.float32]:
     """Read an image as (channel, size, size) with values in [0, 1]; `content` is of a file that lies in an archive."""
     try:
         with warnings.catch_warnings():

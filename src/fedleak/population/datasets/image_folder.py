@@ -74,7 +74,7 @@ class ImageFolder:
         shape = (len(owned), 3 if self.colour else 1, self.size, self.size)
         x = np.zeros(shape, dtype=np.float32)
         for i, image in enumerate(owned):
-            x[i] = image_files.read(image.file, self.size, colour=self.colour)
+            x[i] = image_files.read_image(image.file, self.size, colour=self.colour)
         rows = [image.row for image in owned if image.row is not None]
         time = [row.days("time") for row in rows] if rows and "time" in rows[0].values else None
         album = [row.text("album") for row in rows] if rows and "album" in rows[0].values else None
@@ -123,7 +123,7 @@ def _labelled(file: Path, root: Path, rows: Mapping[str, Row] | None, inside: st
 
 def _labels(file: Path) -> dict[str, Row]:
     rows: dict[str, Row] = {}
-    for row in tables.read(file):
+    for row in tables.read_rows(file):
         name = row.text("file")
         if rows.setdefault(name, row) is not row:
             raise row.error("file", f"{name} was given before, in line {rows[name].line}")
@@ -132,7 +132,7 @@ def _labels(file: Path) -> dict[str, Row]:
 
 def _attributes(file: Path) -> dict[UserId, dict[str, str]]:
     about: dict[UserId, dict[str, str]] = {}
-    for row in tables.read(file):
+    for row in tables.read_rows(file):
         values: dict[str, Any] = {column: row.optional(column).strip() for column in row.values if column != "user"}
         about[UserId(row.text("user"))] = {column: value for column, value in values.items() if value}
     return about

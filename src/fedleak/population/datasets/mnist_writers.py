@@ -18,7 +18,7 @@ from fedleak.errors import DataError
 from fedleak.population import fingerprint, sources, traits
 from fedleak.population.population import Examples, Population, User
 
-__all__ = ["MnistWriters", "Writing", "read", "read_idx"]
+__all__ = ["MnistWriters", "Writing", "read_writers", "read_idx"]
 
 _CLASS, _SERIES, _WRITER = 0, 1, 2  # columns of QMNIST's extended labels
 _STUDENTS = 4  # the series of NIST's forms that high-school students filled in; 0-3: census employees
@@ -46,7 +46,7 @@ class MnistWriters:
 
     def load(self, seed: int) -> Population:
         """Read the six files; only the choice for `per_class` depends on the seed."""
-        train, test = read(self.name)
+        train, test = read_writers(self.name)
         users, others = [], []
         for number, rows in train.by_writer():
             chosen = (
@@ -99,7 +99,7 @@ class Writing:
         return {"group": "student" if int(self.series[rows[0]]) == _STUDENTS else "employee"}
 
 
-def read(dataset: str) -> tuple[Writing, Writing]:
+def read_writers(dataset: str) -> tuple[Writing, Writing]:
     """Read MNIST's training and test digits with their writers, for the data set of this name."""
     files = sources.SOURCES[dataset].choices[0]
     folder = sources.find(dataset, files)

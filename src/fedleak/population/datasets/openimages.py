@@ -55,13 +55,13 @@ class OpenImages:
         if not here:
             raise DataError(f"{folder / inside}: holds no images named <ImageID>.jpg; download some")
         times = (
-            {row.text("ImageID"): row.days("time") for row in tables.read(folder / _TIMES)}
+            {row.text("ImageID"): row.days("time") for row in tables.read_rows(folder / _TIMES)}
             if (folder / _TIMES).is_file()
             else {}
         )
         shown = self._labels(folder / labels, folder / names, here)
         users: dict[UserId, list[Photo]] = defaultdict(list)
-        for row in tables.read(folder / images):
+        for row in tables.read_rows(folder / images):
             image = row.text("ImageID")
             # Two users may share a name; the address of a profile is one user's.
             author = row.optional("AuthorProfileURL").strip().rstrip("/").rpartition("/")[2] or row.optional("Author")
@@ -80,9 +80,9 @@ class OpenImages:
         )
 
     def _labels(self, file: Path, names: Path, here: Mapping[str, Path]) -> dict[str, frozenset[str]]:
-        called = {row.text("LabelName"): row.text("DisplayName") for row in tables.read(names)}
+        called = {row.text("LabelName"): row.text("DisplayName") for row in tables.read_rows(names)}
         shown: dict[str, set[str]] = {image: set() for image in here}
-        for row in tables.read(file):
+        for row in tables.read_rows(file):
             image = row.text("ImageID")
             if image in shown and row.number("Confidence") >= self.confidence:
                 code = row.text("LabelName")

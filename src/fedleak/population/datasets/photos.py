@@ -59,7 +59,7 @@ def population(
         if most is not None and len(photos) > most:
             kept = np.sort(rng_for(seed, "photos", user).permutation(len(photos))[:most])
             photos = [photos[i] for i in kept]
-        x = np.stack([image_files.read(photo.file, size, colour=True) for photo in photos])
+        x = np.stack([image_files.read_image(photo.file, size, colour=True) for photo in photos])
         y = np.zeros((len(photos), len(names)), dtype=np.float32)
         for row, photo in zip(y, photos, strict=True):
             row[[place[label] for label in photo.labels if label in place]] = 1

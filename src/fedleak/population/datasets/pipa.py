@@ -73,7 +73,7 @@ class Pipa:
             for line in lines(folder / _FLICKR, _Reply)
         }
         shown: dict[str, set[str]] = defaultdict(set)
-        for row in tables.read(folder / _LABELS):
+        for row in tables.read_rows(folder / _LABELS):
             shown[row.text("photo").strip()].add(row.text("label").strip())
         users: dict[UserId, list[Photo]] = defaultdict(list)
         for photoset, photo in _index(folder / _INDEX):

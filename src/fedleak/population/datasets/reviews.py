@@ -17,7 +17,7 @@ from fedleak.errors import DataError
 from fedleak.population import fingerprint, sources, text
 from fedleak.population.population import Examples, Population, User
 
-__all__ = ["Review", "Reviews", "Corpus", "MinReviews", "Length", "Background", "read", "population"]
+__all__ = ["Review", "Reviews", "ReviewCorpus", "MinReviews", "Length", "Background", "read_reviews", "population"]
 
 MinReviews = Annotated[int, Meta(ge=2, description="users with fewer reviews serve as background only")]
 Length = Annotated[int, Meta(ge=2, le=1000, description="words of a review that are read, from its beginning")]
@@ -34,7 +34,7 @@ class Review:
 
 
 @dataclass(frozen=True, slots=True)
-class Corpus:
+class ReviewCorpus:
     """Reviews of users who wrote many, and some of users who wrote fewer."""
 
     users: Mapping[UserId, list[Review]]
@@ -59,7 +59,7 @@ class Reviews(ABC):
         """Read the reviews; the seed decides only whose serve as background."""
         folder, (name,) = sources.complete(self.name)
         file = folder / name
-        corpus = read(lambda: self.who(file), lambda: self.what(file), self.min_reviews, self.background, seed)
+        corpus = read_reviews(lambda: self.who(file), lambda: self.what(file), self.min_reviews, self.background, seed)
         return population(corpus, self.vocabulary, self.length, self.name, self.source)
 
     @abstractmethod
@@ -71,13 +71,13 @@ class Reviews(ABC):
         """The reviews themselves."""
 
 
-def read(
+def read_reviews(
     who: Callable[[], Iterator[UserId]],
     what: Callable[[], Iterator[tuple[UserId, Review]]],
     least: int,
     background: int,
     seed: int,
-) -> Corpus:
+) -> ReviewCorpus:
     """Read twice: first who wrote how many, then what those wrote who matter. A corpus need not fit into memory.
 
     Users are those with at least so many reviews; others are drawn by the seed until there are enough of their reviews.
@@ -98,10 +98,10 @@ def read(
             users[user].append(review)
         elif user in others:
             others[user].append(review)
-    return Corpus(users, others)
+    return ReviewCorpus(users, others)
 
 
-def population(corpus: Corpus, vocabulary: int, length: int, dataset: str, source: str) -> Population:
+def population(corpus: ReviewCorpus, vocabulary: int, length: int, dataset: str, source: str) -> Population:
     """Make the rating task; the vocabulary comes from users who take no part, as an application's would."""
     if not corpus.users:
         raise DataError(f"data set '{dataset}': nobody wrote as many reviews as min_reviews asks for; lower it")

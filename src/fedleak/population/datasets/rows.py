@@ -14,7 +14,7 @@ from typing import IO, Any
 from fedleak.errors import DataError, did_you_mean
 from fedleak.population.datasets.compressed import SUFFIXES, UNREADABLE, open_bytes
 
-__all__ = ["Row", "read"]
+__all__ = ["Row", "read_rows"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def _stamp(value: str) -> float:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def read(file: Path) -> Iterator[Row]:
+def read_rows(file: Path) -> Iterator[Row]:
     """Read a file by its name: .csv, .jsonl or .ndjson, as it is or compressed (.gz, .xz)."""
     inner = file.with_suffix("") if file.suffix.lower() in SUFFIXES else file
     kinds = {".csv": _csv, ".jsonl": _json_lines, ".ndjson": _json_lines}

@@ -18,11 +18,11 @@ from fedleak.population.datasets import rows as tables
 from fedleak.population.datasets.rows import Row
 from fedleak.population.population import Examples, Population, User
 
-__all__ = ["Table", "class_names"]
+__all__ = ["TableDataset", "class_names"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
+class TableDataset:
     """Your own CSV (with a header line) or JSON Lines file, one row per example, optionally compressed."""
 
     name: ClassVar[str] = "table"
@@ -57,7 +57,7 @@ class Table:
         self._check()
         task = Task(self.task)
         rows_of: dict[UserId, list[Row]] = {}
-        for row in tables.read(Path(self.path).expanduser()):
+        for row in tables.read_rows(Path(self.path).expanduser()):
             rows_of.setdefault(UserId(row.text(self.user)), []).append(row)
         if not rows_of:
             raise DataError(f"{self.path}: no rows")

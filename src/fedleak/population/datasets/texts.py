@@ -16,7 +16,7 @@ from fedleak.population import sources
 from fedleak.population.datasets import blog_corpus
 from fedleak.population.datasets.blog_corpus import Post
 
-__all__ = ["Texts", "read"]
+__all__ = ["Texts", "read_texts"]
 
 _LARGEST = 200 * 2**20  # bytes of a text file: more is not a text for this purpose, and would fill the memory
 
@@ -38,7 +38,7 @@ _TITLES: Mapping[str, str] = {
 }
 
 
-def read(source: str, clients: int, size: int, test_size: int, seed: int) -> Texts:
+def read_texts(source: str, clients: int, size: int, test_size: int, seed: int) -> Texts:
     """Draw pieces of `size` characters for the clients, and hold out `test_size` characters, all in lower case."""
     if source == "blog":
         return _authors(clients, size, test_size, seed)
@@ -104,7 +104,7 @@ def _decode(path: Path) -> str:
 
 def _authors(clients: int, size: int, test_size: int, seed: int) -> Texts:
     """Real authors, who differ in topic and style too; the text that nobody holds is by other users."""
-    corpus = blog_corpus.read("100-users")
+    corpus = blog_corpus.read_corpus("100-users")
     able = {user: text for user in sorted(corpus.users) if len(text := _posts(corpus.users[user])) >= size}
     if len(able) < clients:
         raise DataError(

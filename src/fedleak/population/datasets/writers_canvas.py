@@ -52,7 +52,7 @@ class WritersCanvas:
         """Read MNIST by writer; the seed decides which digits meet on a canvas, but not who takes part."""
         if self.least > self.most:
             raise DataError(f"data set '{self.name}': least = {self.least} is more than most = {self.most}")
-        train, test = mnist_writers.read(self.name)
+        train, test = mnist_writers.read_writers(self.name)
         users, others = [], []
         for number, rows in train.by_writer():
             rng = rng_for(seed, self.name, number)

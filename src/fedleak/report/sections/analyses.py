@@ -31,7 +31,9 @@ class Analyses(Section):
         items = [
             {
                 "analysis": one,
-                "figures": [(f.title, analysis_figures.draw(f"n{place}-{i}", f)) for i, f in enumerate(one.figures)],
+                "figures": [
+                    (f.title, analysis_figures.draw_figure(f"n{place}-{i}", f)) for i, f in enumerate(one.figures)
+                ],
                 "numeric": formatting.numeric(one.rows),
                 "rows": formatting.rows(one.rows),
             }

@@ -20,7 +20,7 @@ _MOST_NAMED = 5  # users named in a table at each end; results.json has them all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class AttackEvidence:
     """What one attack found on one run."""
 
     run: RunSummary
@@ -41,7 +41,7 @@ class Attacks(Section):
     title: ClassVar[str] = "Attack by attack"
 
     def context(self, audit: Audit) -> Mapping[str, Any] | None:
-        """Evidence by adversary, game and attack."""
+        """AttackEvidence by adversary, game and attack."""
         scenes = []
         for place, scene in enumerate(game_summaries(audit)):
             best = scene.undefended.strongest(scene.metric) if scene.undefended else None
@@ -50,7 +50,7 @@ class Attacks(Section):
         return {"scenes": scenes}
 
 
-def _evidence(scene: GameSummary, attack: str, name: str) -> list[Evidence]:
+def _evidence(scene: GameSummary, attack: str, name: str) -> list[AttackEvidence]:
     control = next((_detail(run, attack, None) for run in scene.controls), None)
     found = []
     for run in scene.runs:
@@ -61,7 +61,7 @@ def _evidence(scene: GameSummary, attack: str, name: str) -> list[Evidence]:
         place = f"{name}-{run.key}"
         named, left_out = _named(detail)
         found.append(
-            Evidence(
+            AttackEvidence(
                 run=run,
                 score=score,
                 others=tuple(
@@ -127,7 +127,7 @@ def _figures(
             "each column's. On the diagonal the answer is right.",
         ),
         *(
-            (analysis_figures.draw(f"{name}-own{i}", one), one.title)
+            (analysis_figures.draw_figure(f"{name}-own{i}", one), one.title)
             for i, one in enumerate(detail.figures)  # the game's own
         ),
     ]
@@ -147,7 +147,7 @@ def _answers(name: str, detail: Detail) -> Markup | None:
         y_ticks=values,
         cells=[[*value.answered] for value in detail.values],
     )
-    return analysis_figures.draw(name, drawn)
+    return analysis_figures.draw_figure(name, drawn)
 
 
 def _named(detail: Detail | None) -> tuple[tuple[PerUser, ...], int]:

@@ -11,10 +11,10 @@ from fedleak.report.formatting import printable
 from fedleak.report.section import Section
 from fedleak.results.audit import Audit
 
-__all__ = ["Population"]
+__all__ = ["PopulationSection"]
 
 
-class Population(Section):
+class PopulationSection(Section):
     """Who took part, in what."""
 
     name: ClassVar[str] = "people"

@@ -45,11 +45,13 @@ def _scene(scene: GameSummary, name: str, audit: Audit) -> Mapping[str, Any]:
         "scene": scene,
         "columns": sentences.columns(scene),
         "weighed": weighed,
-        "trade_off": analysis_figures.draw(f"{name}-trade", tradeoff.figure(weighed, scene.measure))
+        "trade_off": analysis_figures.draw_figure(f"{name}-trade", tradeoff.figure(weighed, scene.measure))
         if weighed
         else None,
         "prices": tradeoff.rows(weighed) if weighed else [],
-        "figures": [(analysis_figures.draw(f"{name}-f{i}", one.figure), one.caption) for i, one in enumerate(own)],
+        "figures": [
+            (analysis_figures.draw_figure(f"{name}-f{i}", one.figure), one.caption) for i, one in enumerate(own)
+        ],
         "comparison": figures.comparison(f"{name}-compare", scene),
     }
 

@@ -14,12 +14,12 @@ import numpy as np
 from fedleak.errors import DataError, PlanError
 from fedleak.population.secret_formats import Format
 
-__all__ = ["Where", "draw", "plant", "check_alphabet"]
+__all__ = ["Where", "draw_secrets", "plant", "check_alphabet"]
 
 Where: TypeAlias = Literal["lines", "anywhere"]
 
 
-def draw(form: Format, count: int, rng: np.random.Generator) -> list[str]:
+def draw_secrets(form: Format, count: int, rng: np.random.Generator) -> list[str]:
     """Draw distinct records uniformly, so that a record has exactly as many bits as its format.
 
     Uniform draws also make the chance of guessing one known exactly.

@@ -20,7 +20,7 @@ from fedleak.plan.plan import FederationPlan
 from fedleak.population.datasets.clients_text import windows
 from fedleak.population.population import Examples, Records, Share, User
 from fedleak.population.secret_formats import parse
-from fedleak.population.secrets import draw
+from fedleak.population.secret_records import draw_secrets
 from fedleak.trace.prior import Prior
 from fedleak.trace.truth import Truth
 
@@ -72,7 +72,7 @@ def _trained(
 ) -> tuple[list[User], dict[UserId, str], tuple[Client, ...], Params, list[Round]]:
     """Train once for all attacks that are held to it, with and without a leak."""
     rng = rng_for(seed, "contract secrets")
-    drawn = draw(parse(RECORDS.form), 2 * holders, rng)
+    drawn = draw_secrets(parse(RECORDS.form), 2 * holders, rng)
     users, marks = [], {}
     for number in range(holders):
         chatter = ["".join(rng.choice(list("ab "), 10)) for _ in range(12)]
