@@ -108,8 +108,9 @@ def _table(scene: GameSummary, console: Console) -> None:
     name = scene.metric_info(scene.metric).short
     first = max(20, *(len(attack) + 11 for attack in scene.attacks))
     beside = sentences.columns(scene)
-    head = _strip(first, beside)
-    titles = ("", f"{name} [{level:.0%} interval]", *(shown.narrow for shown in beside))
+    title = f"{name} [{level:.0%} interval]"
+    head = _strip(first, len(title), beside)
+    titles = ("", title, *(shown.narrow for shown in beside))
     head.add_row(*(Text(title, style="bold") for title in titles))
     console.print(head)
     for run in scene.runs:
@@ -117,17 +118,17 @@ def _table(scene: GameSummary, console: Console) -> None:
         # Utility belongs to the run, not to an attack on it, so it stands once, on the run's own line.
         line.add_row(Text(run.label, style="bold"), Text(_utility(run.utility)))
         console.print(line)
-        strip = _strip(first, beside)
+        strip = _strip(first, len(title), beside)
         for attack in scene.attacks:
             for score in run.rows(attack, scene.metric):
                 strip.add_row(*_row(run, score, beside))
         console.print(strip)
 
 
-def _strip(first: int, beside: Sequence[Column]) -> Table:
+def _strip(first: int, second: int, beside: Sequence[Column]) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(width=first, overflow="fold")
-    table.add_column(width=25, no_wrap=True)
+    table.add_column(width=max(23, second), no_wrap=True)
     for shown in beside:
         table.add_column(width=max(6, len(shown.narrow)), justify="right", no_wrap=True)
     return table
