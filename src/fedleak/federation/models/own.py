@@ -23,7 +23,7 @@ from fedleak.plan.content import content_digest
 __all__ = ["Own", "wrap"]
 
 _GIVEN = "python:"  # begins the target of a model that was given as an object
-_KEPT: dict[str, Callable[[Signature], Any]] = {}
+_OBJECTS: dict[str, Callable[[Signature], Any]] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,15 +48,15 @@ class Own:
         """
         what = getattr(given, "__qualname__", type(given).__qualname__)
         target = f"{_GIVEN}{what}:{content_digest(given)[:16]}"
-        _KEPT[target] = (lambda signature: copy.deepcopy(given)) if isinstance(given, nn.Module) else given
+        _OBJECTS[target] = (lambda signature: copy.deepcopy(given)) if isinstance(given, nn.Module) else given
         return cls(target=target)
 
     def build(self, signature: Signature) -> Model:
         """Import the callable and wrap what it makes."""
         if self.target.startswith(_GIVEN):
-            if self.target not in _KEPT:
+            if self.target not in _OBJECTS:
                 raise PlanError(f"model '{self.target}' was given as an object to another process; give it again")
-            return wrap(_KEPT[self.target], signature)
+            return wrap(_OBJECTS[self.target], signature)
         if os.getcwd() not in sys.path:  # last, so that a file lying here cannot stand in for an installed module
             sys.path.append(os.getcwd())
         return wrap(registry.resolve(self.target), signature)
