@@ -27,7 +27,7 @@ from fedleak import (
 from fedleak.attacks.deanonymize.knn import NearestNeighbours
 from fedleak.defences.noise import Noise
 from fedleak.errors import DataError, PlanError, TraceError
-from fedleak.pipeline.attack_runner import claims_path
+from fedleak.pipeline.attack_runner import predictions_path
 from fedleak.pipeline.runs import runs
 from fedleak.plan.content import content_digest
 
@@ -130,7 +130,7 @@ def test_other_settings_or_other_code_of_an_object_have_runs_and_claims_of_their
 
     def claims(attack: Any) -> Path:
         chosen = fedleak.read_plan(plan(attack=[attack]))
-        return claims_path(runs(chosen, tmp_path)[0], *chosen.plays[0])
+        return predictions_path(runs(chosen, tmp_path)[0], *chosen.plays[0])
 
     @dataclass(frozen=True, kw_only=True)
     class Edited(Products):

@@ -56,7 +56,9 @@ def test_secrets_are_found_attributed_and_kept_only_in_the_truth(fedleak: Run, p
     truth = Truth.load(run / "truth")
     secrets = [secret for held in (*truth.secrets.values(), *truth.decoys.values()) for secret in held]
     assert len(secrets) == 8
-    files = [path for path in (*run.rglob("*"), *out.glob("*.*")) if path.is_file() and path.parent.name != "claims"]
+    files = [
+        path for path in (*run.rglob("*"), *out.glob("*.*")) if path.is_file() and path.parent.name != "predictions"
+    ]
     assert len(files) > 6
     for path in files:
         held = path.read_bytes()

@@ -140,7 +140,7 @@ def test_a_stratified_split_is_warned_of_in_every_output(plan: Path, fedleak: Ru
 
 def test_another_budget_of_memory_is_another_attack(plan: Path, fedleak: Run, tmp_path: Path) -> None:
     # With less memory an attack sees a sketch of the updates, so what it claimed with more must not stand for that.
-    claims = tmp_path / "out" / "runs" / "plain" / "seed-0" / "claims"
+    claims = tmp_path / "out" / "runs" / "plain" / "seed-0" / "predictions"
     fedleak("audit", plan, "--out", "out")
     first = set(claims.iterdir())
     fedleak("audit", plan, "--out", "out")

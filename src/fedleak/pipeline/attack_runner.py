@@ -1,4 +1,4 @@
-"""Run attacks on trained runs through an adversary's view; their predictions are in the run's `claims/`."""
+"""Run attacks on trained runs through an adversary's view; their predictions are in the run's `predictions/`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from fedleak.views.adversaries import Adversary
 __all__ = ["build_questions", "play", "attack_run", "attack_job", "is_played", "played"]
 
 
-def claims_path(run: Run, attack: Attack, game: Game, adversary: Adversary) -> Path:
+def predictions_path(run: Run, attack: Attack, game: Game, adversary: Adversary) -> Path:
     """Where an attack's claims lie; other settings of the attack or of its game have another file.
 
     So has another budget of memory: with less of it, an attack may see a sketch of the updates only. And so has an
@@ -40,7 +40,7 @@ def claims_path(run: Run, attack: Attack, game: Game, adversary: Adversary) -> P
     # Other controls are only marked otherwise: what was claimed is the same.
     control = "-shuffled" if run.variant.control == "shuffled-selection" else ""
     known = "-known" if run.variant.adaptive == "machine" else ""  # with shadow clients it has its own folder
-    return run.folder / "claims" / f"{attack.name}-{key}@{adversary.name}{control}{known}.npy"
+    return run.folder / "predictions" / f"{attack.name}-{key}@{adversary.name}{control}{known}.npy"
 
 
 def build_questions(run: Run, game: Game) -> GameInstance:
@@ -99,7 +99,7 @@ def attack_run(run: Run, attack: Attack, game: Game, adversary: Adversary, tick:
     """Play one attack on one trained run and keep its claims; `tick` gets shares of the work that add up to 1."""
     if facts(run) is None:
         raise TraceError(f"{run.folder} is not trained to the end; run `fedleak train` first")
-    path = claims_path(run, attack, game, adversary)
+    path = predictions_path(run, attack, game, adversary)
     if path.exists():
         tick(1)
         return
@@ -119,12 +119,12 @@ def attack_job(text: str, change: bytes, out: str, index: int, play: int, worker
 
 def is_played(run: Run, attack: Attack, game: Game, adversary: Adversary) -> bool:
     """Whether an attack's claims about a run are on disk."""
-    return claims_path(run, attack, game, adversary).exists()
+    return predictions_path(run, attack, game, adversary).exists()
 
 
 def played(run: Run, attack: Attack, game: Game, adversary: Adversary) -> AttackResult:
     """An attack's claims with the right answers."""
-    path = claims_path(run, attack, game, adversary)
+    path = predictions_path(run, attack, game, adversary)
     if not path.exists():
         raise TraceError(f"attack '{attack.name}' has not run on {run.name}; run `fedleak attack` first")
     given = build_questions(run, game)

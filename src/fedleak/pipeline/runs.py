@@ -1,7 +1,7 @@
 """One run of an audit: a federation trained with one seed, undefended, as a control, or under a defence.
 
 A run's folder holds `trace/` (what happened), `truth/` (identities), `prior/` (what the adversary already knew),
-`claims/` (the predictions of each attack) and `run.json`, which is written last and marks the run as trained.
+`predictions/` (the predictions of each attack) and `run.json`, which is written last and marks the run as trained.
 """
 
 from __future__ import annotations
