@@ -10,29 +10,32 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedleak import AttackContext, Capability, Observation, Predictions, Prior, Questions, Task, View
+from fedleak import (
+    AttackContext,
+    Predictions,
+    Prior,
+    Questions,
+    SingleLayerAttack,
+    View,
+    features,
+    fill_missing_candidates,
+)
 
 __all__ = ["Signs"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Signs:
+class Signs(SingleLayerAttack):
     """Compare the signs of an update with the average signs of each user's labelled updates."""
 
     name: ClassVar[str] = "reid-signs"
-    summary: ClassVar[str] = "only the direction in which each weight moves is compared, not how far"
-    game: ClassVar[str] = "identify"
-    needs: ClassVar[Observation] = Observation.UPDATES
-    capabilities: ClassVar[Capability] = Capability.NONE
-    tasks: ClassVar[tuple[Task, ...]] = tuple(Task)
+    summary: ClassVar[str] = "Compares only the signs of an update with each user's mean signs (nearest centroid)."
 
     def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> Predictions:
         """Score every option by how many signs agree, the undecided ones counting less."""
-        signs = np.sign(view.updates.layer(view.layout[-1].name))  # of the layer nearest to the output
-        # Clients of the adversary's own, on the data that it knows of each user, send updates that it can label.
-        sender = view.updates.shadow  # -1: somebody else's client
-        habits = np.zeros((len(questions.options), signs.shape[1]), dtype=np.float32)
-        for user in range(len(questions.options)):
-            if (sender == user).any():
-                habits[user] = signs[sender == user].mean(axis=0)
-        return signs[questions.updates] @ habits.T
+        # Labelled updates (of shadow clients, on the data that the adversary knows of each user) and those asked about.
+        data = features(view, questions, self.layer, context.memory)
+        users = np.unique(data.who)
+        habits = np.stack([np.sign(data.known[data.who == user]).mean(axis=0) for user in users])
+        # A user whose shadow client was never selected has no labelled update, and must be answered all the same.
+        return fill_missing_candidates(np.sign(data.asked) @ habits.T, users, len(questions.options))

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from fedleak.api import Difference, RecordedRun, Result, audit, evaluate, load, open_trace, read_plan
     from fedleak.attacks.attack import Attack
     from fedleak.attacks.context import AttackContext
+    from fedleak.attacks.deanonymize.single_layer import SingleLayerAttack
+    from fedleak.attacks.features import features, fill_missing_candidates
     from fedleak.core import Capability, FloatArray, IntArray, Layer, Observation, Params, Task, UserId, rng_for
     from fedleak.errors import AttackError, DataError, FedleakError
     from fedleak.federation.hooks import Defence
@@ -78,6 +80,9 @@ __all__ = [
     "Questions",
     "Predictions",
     "AttackContext",
+    "SingleLayerAttack",
+    "features",
+    "fill_missing_candidates",
     "Observation",
     "Capability",
     "adversaries",
@@ -141,6 +146,8 @@ _PUBLIC = {
         "fedleak.federation.model": "Signature",
         "fedleak.attacks.attack": "Attack",
         "fedleak.attacks.context": "AttackContext",
+        "fedleak.attacks.deanonymize.single_layer": "SingleLayerAttack",
+        "fedleak.attacks.features": "features fill_missing_candidates",
         "fedleak.views": "adversaries",
         "fedleak.views.adversaries": "Adversary",
         "fedleak.views.view": "View",

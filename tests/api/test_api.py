@@ -27,7 +27,8 @@ from fedleak.views.view import View
 PUBLIC = """
 audit load read_plan open_trace evaluate Plan Result RecordedRun Score Difference
 ArrayDataset Dataset Population User UserId Examples Task Signature
-Attack View Prior Questions Predictions AttackContext Observation Capability adversaries Adversary
+Attack View Prior Questions Predictions AttackContext SingleLayerAttack features fill_missing_candidates
+Observation Capability adversaries Adversary
 Defence Params Layer
 Game BaseGame OptionGame GameInstance Answers AttackResult Metric Measured YES_NO_METRICS Headline Contract Trace Truth
 DetailParts Table Figure Series Audit Section

@@ -16,6 +16,8 @@ __all__ = ["plan_keys"]
 
 _HEAD = """# Plan keys
 
+Terms are defined in the [glossary](../glossary.md).
+
 A plan is a TOML file. `fedleak check PLAN` says whether it is valid; `fedleak check PLAN --resolved` prints it with
 every default filled in. Unknown keys are errors. This page is generated from the code (`make reference`).
 
