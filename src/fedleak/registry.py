@@ -1,4 +1,4 @@
-"""Where everything with a name is found: one line for each attack, game, defence, data set, model, adversary, ...
+"""The registry of names: one line per attack, game, defence, data set, model, adversary, analysis, ...
 
 Names map to `module:attribute` and are imported only when they are looked up, so a plan is checked without loading
 packages that it does not use. Other packages add names with an entry point, for instance
@@ -6,7 +6,7 @@ packages that it does not use. Other packages add names with an entry point, for
     [project.entry-points."fedleak.attack"]
     my-attack = "my_package.attacks:MyAttack"
 
-A class of which an object was given from Python is known by its name too, in that process only.
+The class of an object that was given from Python is registered too, in that process only.
 """
 
 from __future__ import annotations

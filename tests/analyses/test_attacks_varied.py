@@ -57,7 +57,7 @@ def test_an_attack_that_the_plan_lacks_is_refused_with_the_nearest_name(look: ty
     [
         ({"name": "layers", "attack": "reid-sv"}, "did you mean 'reid-svm'"),
         ({"name": "rounds", "ranges": 30}, "30 ranges of at least two"),
-        ({"name": "attribute-record"}, "no attack of the plan asks for any"),
+        ({"name": "attribute-record"}, "no attack of the plan extracts any"),
     ],
 )
 def test_an_analysis_that_does_not_fit_the_plan_is_refused_before_training(analysis: dict[str, Any], says: str) -> None:

@@ -65,7 +65,7 @@ def test_an_audit_of_a_dict_gives_scores_and_can_be_loaded_again(done: fedleak.R
     assert fedleak.load(done.folder).scores == done.scores
     assert (done.folder / "report.html").exists()
     assert done.warnings == done.audit.warnings
-    with pytest.raises(FedleakError, match="no result here yet"):
+    with pytest.raises(FedleakError, match="no result yet"):
         fedleak.load(done.folder / "runs")
 
 

@@ -77,7 +77,7 @@ def test_a_fuller_setting_that_is_missing_or_misspelt_is_refused(tmp_path: Path)
 def test_a_limit_of_an_unknown_metric_is_refused() -> None:
     with pytest.raises(PlanError, match=r"\[limits\] identify: unknown metric 'app'; did you mean 'ap'"):
         parse(PLAN + "[limits.identify]\napp = 0.5\n")
-    with pytest.raises(PlanError, match=r"no attack of this plan plays a game 'ap'.*\[limits.identify\]"):
+    with pytest.raises(PlanError, match=r"no attack of this plan is for game 'ap'.*\[limits.identify\]"):
         parse(PLAN + "[limits]\nap = 0.5\n")
     with pytest.raises(PlanError, match=r"\[limits\] identify: expected a table of metrics, for instance ap = 0.5"):
         parse(PLAN + "[limits]\nidentify = 0.5\n")

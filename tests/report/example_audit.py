@@ -99,7 +99,7 @@ def example(users: int = 40, seed: int = 7, names: list[str] | None = None, **ch
         "details": details,
         "effects": [
             Effect(defence=NOISE, clients=8, same=0.0, cosine=0.7, norm=1.4, idle=False, text="It differs."),
-            Effect(defence=AUGMENT, clients=8, same=1.0, idle=True, text="It does nothing here."),
+            Effect(defence=AUGMENT, clients=8, same=1.0, idle=True, text="It has no effect here."),
         ],
         "promises": [Promised(defence=NOISE, promises=[PROMISE])],
         "tradeoffs": [weighed(scores)],

@@ -99,7 +99,7 @@ def test_every_game_and_every_kind_of_figure_is_drawn(browser: Browser, games: P
     text = browser.value("document.body.innerText")
     assert "the attack tells which is which in" in text
     assert "area under the ROC curve (AUC)" in text
-    assert "A closer look" in text
+    assert "Analyses" in text
     drawn = browser.value("[...document.querySelectorAll('#analyses svg')].map(part => part.getBBox().height)")
     assert len(drawn) == 5
     assert min(drawn) > 100

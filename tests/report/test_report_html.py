@@ -31,10 +31,10 @@ def test_every_game_has_its_own_columns_and_figures() -> None:
         ["top-1", "chance", "extracted", "attributed", "distance"],
     ]
     titles = re.findall(r"<svg[^>]*><title[^>]*>(.*?)</title>", source)
-    assert titles.count("Claims by the right answer") == 3 * 3  # match, profile and link, in three runs
+    assert titles.count("Predictions by the true answer") == 3 * 3  # match, profile and link, in three runs
     assert titles.count("Updates found again in a later round") == 1
-    assert titles.count("Which group was taken for which") == 3
-    assert titles.count("Who was taken for whom") == 3
+    assert titles.count("Confusion matrix of groups") == 3
+    assert titles.count("Confusion matrix") == 3
     text = Page(source).text
     assert "area under the ROC curve (AUC)" in text
     assert "precision among the 5 likeliest" in text
@@ -84,7 +84,7 @@ def test_an_analysis_gives_its_words_its_figures_and_every_number() -> None:
         assert all(figure.title in text for figure in analysis.figures)
         assert all(column in text for column in analysis.columns)
     assert "1 0.080 0.040 0.13 0.041" in spaced(html_page.render(audit))
-    assert "A closer look" not in Page(html_page.render(example())).text
+    assert "Analyses" not in Page(html_page.render(example())).text
 
 
 numbers = st.floats(-1e6, 1e6)

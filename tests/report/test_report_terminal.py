@@ -36,15 +36,10 @@ def test_the_story_names_attacker_sights_finding_control_and_defences() -> None:
     assert "The server that runs the federation, curious but honest." in text
     assert "each client's update, under a fresh handle every round" in text
     assert "Out of 40 users, an update's sender is named correctly in 68% of cases; guessing would manage 3%." in text
-    assert (
-        "The control holds: where nobody's data has anything personal in it, none of the 5 scores is shown to depart"
-        in text
-    )
+    assert "The control holds: where no data is user-specific, none of the 5 scores is shown to differ" in text
     assert re.search(r"noise \(sigma=0.02, relative=yes\): the strongest attack .* instead of 0.75", text)
     assert "accuracy 0.86, worse by 0.051" in text
-    assert re.search(
-        r"The model accuracy 0.91; trained in one place on everyone's data: 0\.\d+; the best constant", text
-    )
+    assert re.search(r"Utility accuracy 0.91; centralised training on all data: 0\.\d+; best constant", text)
 
 
 def test_every_score_of_the_headline_metric_is_in_the_table() -> None:
@@ -94,13 +89,13 @@ def test_a_multiple_of_one_half_is_never_given(games: Audit) -> None:
     ]
     assert "still above chance (0.51)" in joined(shown(games))
     for strip in (strips[1], strips[3]):
-        assert not re.search(r"\d\.\dx", strip.split("questions a run")[0])
+        assert not re.search(r"\d\.\dx", strip.split("questions per run")[0])
 
 
 def test_who_attacks_is_said_once_however_many_games_they_play(games: Audit) -> None:
     text = joined(shown(games))
     assert text.count("The server that runs the federation, curious but honest.") == 1
-    assert text.count("anonymous-server, as before") == 5
+    assert text.count("anonymous-server, as above") == 5
 
 
 def test_analyses_give_their_words_and_their_first_numbers(games: Audit) -> None:
@@ -139,21 +134,21 @@ def test_an_attack_that_finds_nothing_is_never_called_safe() -> None:
 def test_a_control_that_leaks_is_said_aloud() -> None:
     broken = changed(example(), lambda s: s.control == "iid" and s.attack == "reid-svm", low=0.2, value=0.3)
     text = joined(shown(broken))
-    assert "The control is off" in text
-    assert "1 of 5 scores depart from chance: reid-svm (0.30, above chance" in text
+    assert "The control failed" in text
+    assert "1 of 5 scores differ from chance: reid-svm (0.30, above chance" in text
 
 
 def test_a_control_below_chance_is_said_aloud_too() -> None:
     sunk = changed(
         example(), lambda s: s.control == "iid" and s.attack == "reid-svm", value=0.01, low=0.005, high=0.015
     )
-    assert "1 of 5 scores depart from chance: reid-svm (0.010, below chance" in joined(shown(sunk))
+    assert "1 of 5 scores differ from chance: reid-svm (0.010, below chance" in joined(shown(sunk))
 
 
 def test_warnings_come_before_any_verdict() -> None:
-    text = joined(shown(msgspec.structs.replace(example(), warnings=["The control is off: \x1b[2J."])))
+    text = joined(shown(msgspec.structs.replace(example(), warnings=["The control failed: \x1b[2J."])))
     assert "\x1b" not in text
-    assert text.index("Warning: The control is off") < text.index("They found")
+    assert text.index("Warning: The control failed") < text.index("Result ")
 
 
 def test_an_audit_without_control_says_what_that_means() -> None:

@@ -132,12 +132,12 @@ def test_an_audit_whose_control_is_off_says_so_and_one_that_holds_says_nothing(a
         for control in (None, "iid")
     ]
     (warning,) = assemble(plan, runs, 12.0).warnings
-    assert warning.startswith("The control is off (anonymous-server, identify)")
+    assert warning.startswith("The control failed (anonymous-server, identify)")
     assert "2 of 2 scores are above chance" in warning
 
 
 def test_no_defence_is_recommended_without_the_strongest_attack(audit: Any) -> None:
-    assert "'reid-strong', the strongest attack on this question, was not played" in audit.tradeoffs[0].advice
+    assert "'reid-strong', the strongest attack on this question, was not run" in audit.tradeoffs[0].advice
 
 
 def test_what_was_not_tested_is_named(audit: Any) -> None:

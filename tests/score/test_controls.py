@@ -37,7 +37,7 @@ def test_a_control_that_is_off_in_either_direction_is_told_with_its_figures() ->
     assert len(told) == 2
     assert "1 of 3 scores are above chance: a 0.30 [0.28, 0.32], chance 0.10 (iid control)" in told[0]
     assert "1 of 3 scores are below chance: b 0.040" in told[1]
-    assert all(line.startswith("The control is off (server, identify)") for line in told)
+    assert all(line.startswith("The control failed (server, identify)") for line in told)
 
 
 def test_only_controls_under_which_a_game_has_nothing_to_find_are_judged() -> None:

@@ -79,14 +79,14 @@ def test_who_knows_of_the_defence_decides_where_they_are_stronger() -> None:
 
 def test_that_nobody_knew_of_the_defence_is_said_only_where_nobody_did() -> None:
     plain = [score(NONE, 0.9), score(WEAK, 0.2), score(STRONG, 0.1)]
-    assert "Nobody attacked who knows of the defence" in weighed(*plain, prices=PRICES).advice
+    assert "No defence-aware attack was run" in weighed(*plain, prices=PRICES).advice
     weaker = score(WEAK, 0.15, adaptive=True)
-    assert "Nobody attacked" not in weighed(*plain, weaker, prices=PRICES).advice
+    assert "No defence-aware attack" not in weighed(*plain, weaker, prices=PRICES).advice
 
 
 def test_where_nothing_is_enough_it_is_said_with_the_nearest() -> None:
     found = weighed(score(NONE, 0.9), score(WEAK, 0.8), score(STRONG, 0.6), prices=PRICES)
-    assert found.advice.startswith("No setting that was tried")
+    assert found.advice.startswith("No tested setting")
     assert "noise (sigma=9.0): up to 6.20 times chance" in found.advice
     assert "safe" not in found.advice
 

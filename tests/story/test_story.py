@@ -16,7 +16,7 @@ def test_one_command_audits_and_tells_what_it_found(plan: Path, real_fedleak: Ru
     plan.write_text(TINY + '[[defence]]\nname = "noise"\nsigma = 20.0\nrelative = true\n')
     done = real_fedleak("audit", plan, "--out", "out")
     assert done.returncode == 0, done.stderr
-    assert "Who attacks" in done.stdout
+    assert "Adversary" in done.stdout
     assert "no defence" in done.stdout
     assert "IID control" in done.stdout
     assert "Report: out/report.html" in done.stdout
@@ -129,7 +129,7 @@ def test_a_stratified_split_is_warned_of_in_every_output(plan: Path, fedleak: Ru
         assert said in " ".join(done.stderr.split()), command
         if command == "audit":
             text = " ".join(done.stdout.split())
-            assert text.index("Warning: The split is stratified") < text.index("They found")
+            assert text.index("Warning: The split is stratified") < text.index("Result ")
     audit = json.loads((tmp_path / "out" / "results.json").read_text())
     assert any(said in line for line in audit["warnings"])
     assert audit["population"]["split"] == "stratified"

@@ -19,8 +19,8 @@ def test_a_sweep_weighs_every_strength(fedleak: Run, tmp_path: Path) -> None:
     (tmp_path / "plan.toml").write_text(SWEPT)
     done = fedleak("sweep", "plan.toml", "--out", "out", "--over", "clip.bound=1000", "--jobs", 1)
     assert done.returncode == 0, done.stderr
-    assert "What it would cost to stop that" in done.stdout
-    assert "It does nothing here" in done.stdout  # nobody's update is that long
+    assert "What each defence costs" in done.stdout
+    assert "It has no effect here" in done.stdout  # nobody's update is that long
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     (weighed,) = results["tradeoffs"]
     assert [(s["defence"] or {}).get("sigma") for s in weighed["settings"]] == [None, 1.0, 30.0, None]
@@ -86,7 +86,7 @@ def test_defences_are_checked_without_an_attack(fedleak: Run, tmp_path: Path) ->
     said = " ".join(done.stdout.split())
     assert done.returncode == 3  # one of them does nothing
     assert "dp-fedavg states epsilon" in said and "do not contradict" in said
-    assert "clip (bound=1e+06): It does nothing here" in said
+    assert "clip (bound=1e+06): It has no effect here" in said
     assert not list(tmp_path.glob("fedleak-*"))
 
 

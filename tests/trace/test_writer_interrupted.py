@@ -159,7 +159,7 @@ def test_a_limit_on_file_size_keeps_the_finished_rounds(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, hard))
     try:
-        with pytest.raises(TraceError, match=r"no room for round (\d+).*go on from round \1"):
+        with pytest.raises(TraceError, match=r"no room for round (\d+).*resume from round \1"):
             record(tmp_path / "limited", head)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -1,4 +1,4 @@
-"""What an analysis is, and what the analyses share: variations of a plan and plays of its attacks.
+"""What an analysis is, and what the analyses share: variations of a plan, and running its attacks.
 
 An analysis belongs to the auditor, so it may use the truth. Where it runs an attack, it changes the plan and lets the
 pipeline run it: through a view, in a game, with predictions kept on disk like those of an audit.
@@ -55,11 +55,11 @@ class Analyser(Protocol):
     summary: ClassVar[str]  # the question in plain words
 
     def check(self, plan: Plan) -> None:
-        """Refuse a plan that cannot be analysed, before hours of training."""
+        """Reject a plan that cannot be analysed, before hours of training."""
         ...
 
     def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
-        """Train and play what is missing in the folder, and say what was found; the plan has been checked."""
+        """Train and attack what is missing in the folder, and return the result; the plan has been checked."""
         ...
 
 
@@ -82,12 +82,12 @@ class SingleAttackAnalysis(BaseAnalysis):
     attack: Annotated[str, Meta(description="which attack of the plan; the first that fits if absent")] | None = None
 
     def check(self, plan: Plan) -> None:
-        """Refuse a plan without such an attack."""
+        """Reject a plan without such an attack."""
         self.chosen(plan)
 
     def chosen(self, plan: Plan) -> Attack:
         """The attack that the analysis is about."""
-        # A game with labelled updates is one that asks for the sender of the others.
+        # A game with labelled updates asks for the sender of the other updates.
         naming = [attack for attack in plan.attacks if has_setting(base_game(plan, attack), "labelled")]
         known = [attack.name for attack in naming]
         if self.attack is not None and self.attack not in known:
@@ -102,13 +102,13 @@ class SingleAttackAnalysis(BaseAnalysis):
             if has_setting(attack, "layer") or not self.needs_layer:
                 return attack
         raise PlanError(
-            f"analysis '{self.name}' needs an attack that looks at one layer, and '{able[0].name}' has no setting "
+            f"analysis '{self.name}' needs an attack on one layer, but '{able[0].name}' has no setting "
             "`layer`; choose another with --set attack=NAME, or add one to the plan, for instance [[attack]] reid-mlp"
         )
 
 
 def check(plan: Plan) -> None:
-    """Refuse an analysis of the plan that would otherwise be refused after hours of training."""
+    """Reject an analysis of the plan that would otherwise fail after hours of training."""
     for look in plan.analyses:
         look.check(plan)
 
@@ -136,7 +136,7 @@ def with_settings(configured: Configured, **settings: Any) -> Configured:
 
 
 def base_game(plan: Plan, attack: Attack) -> Game:
-    """The first of the games that an attack plays."""
+    """The first game of an attack."""
     return next(game for one, game, _ in plan.plays if one == attack)
 
 
@@ -160,23 +160,23 @@ def vary(
         "defence": [],
         "audit": {"adversaries": list(dict.fromkeys(able)), "controls": list(controls)},
     }
-    if tables:  # the yardstick for utility is not trained again: the plan's own federation has it
+    if tables:  # baselines for utility are not trained again: the plan's own federation has them
         change = merged(change, merged({"federation": {"centralised": False}}, tables))
     return parse(plan.text, plan.source, merged(plan.change, change))
 
 
 class Numbered:
-    """Says before every stage which of several variations it belongs to."""
+    """Prefixes every stage with the variation that it belongs to."""
 
     def __init__(self, progress: Progress, prefix: str) -> None:
         self.progress, self.prefix = progress, prefix
 
     def stage(self, text: str, units: float) -> None:
-        """A stage begins."""
+        """Begin a stage."""
         self.progress.stage(self.prefix + text[:1].lower() + text[1:], units)
 
     def tick(self, units: float) -> None:
-        """Some units are done."""
+        """Report finished units."""
         self.progress.tick(units)
 
 
@@ -201,7 +201,7 @@ def measured(plan: Plan, claims: Sequence[AttackResult], metric: Metric) -> Meas
 
 
 def closing(plan: Plan, attack: str = "", *, permuted: bool = True) -> str:
-    """What every text ends with: who was attacked by whom, and what intervals and chance mean."""
+    """The last sentence of every text: attack, adversary, and what intervals and chance mean."""
     players = [who.name for one, _, who in plan.plays if one.name == attack]
     who = f"Attack {attack} as {players[0]}; the" if players else "The"
     seeds = f"seed {plan.seeds[0]}" if len(plan.seeds) == 1 else f"seeds {', '.join(map(str, plan.seeds))}"

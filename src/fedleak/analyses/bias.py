@@ -53,12 +53,12 @@ class Bias(SingleAttackAnalysis):
     users: Annotated[int, Meta(ge=1, description="how many of the most and of the least identifiable are shown")] = 4
 
     def check(self, plan: Plan) -> None:
-        """Refuse a data set without classes."""
+        """Reject a data set without classes."""
         super().check(plan)
         task = plan.dataset.load(plan.seeds[0]).task
         if task in (Task.REGRESS, Task.NEXT_TOKEN):
             raise PlanError(
-                f"analysis 'bias' compares classes, and the task of this data set is '{task.value}'; "
+                f"analysis 'bias' compares classes, but the task of this data set is '{task.value}'; "
                 "it needs a data set with classes"
             )
 
@@ -92,10 +92,10 @@ class Bias(SingleAttackAnalysis):
             name=self.name,
             title=self.summary,
             text=(
-                "The length of an update to the weights of each class shows which classes a client's data pulls at. "
-                "Prior and private updates of one user agree (correlation over classes, after what everybody has in "
-                f"common is taken off) at {format_value(mean)} [{format_value(interval.low)}, "
-                f"{format_value(interval.high)}]; those of two different users at {format_value(chance)}. This "
+                "The norm of the update to the weights of each class shows which classes a client's data pulls on. "
+                "The correlation over classes between prior and private updates of one user, after subtracting the "
+                f"mean over users, is {format_value(mean)} [{format_value(interval.low)}, "
+                f"{format_value(interval.high)}]; that of two different users is {format_value(chance)}. This "
                 f"agreement {told}. "
                 f"{closing(plan, attack.name, permuted=False)}"
             ),

@@ -1,4 +1,4 @@
-"""What was measured, as points of a curve, rows of a table and words of a sentence."""
+"""What was measured, as points of a curve, rows of a table and text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COLUMNS = ["AP", "low", "high", "chance", "times chance", "users"]
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One point of a curve: where it stands, what it is called, and what was measured there."""
+    """One point of a curve: its position, its label, and what was measured there."""
 
     x: float
     label: str

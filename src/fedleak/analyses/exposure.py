@@ -69,11 +69,9 @@ class Exposure(SingleAttackAnalysis):
     ] = 2000
 
     def check(self, plan: Plan) -> None:
-        """Refuse a plan in which nothing is searched for."""
+        """Reject a plan without a search."""
         if searcher(plan, self.attack)[1].listed:
-            raise PlanError(
-                "analysis 'exposure': the game hands out a list with the answers, so nothing is searched for"
-            )
+            raise PlanError("analysis 'exposure': the game lists the candidates, so there is no search to analyse")
 
     def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
         """Rank secrets and decoys under some snapshots, and repeat the attack's search; nothing is trained again."""
@@ -185,10 +183,10 @@ class Exposure(SingleAttackAnalysis):
             "likely than the rest. A rank is counted where it is high enough, and estimated by sampling elsewhere. At "
             f"the end the model reveals {given_away(secrets)} bits of a secret{beside}. {attack.name} searches "
             f"{attack.snapshots} snapshots for {attack.candidates} candidates each: {among(secrets)} secrets are among "
-            f"them{false}; what is not, no ranking can name. The table gives for each secret its bits, those exposed "
-            "at the end (with the standard error of a rank that was estimated) and at best (and in which round), the "
-            "exposure by perplexity in nats a character at the end and at best, whether it is a candidate, and its "
-            "place in the attack's list for the client of its owner, and in anybody's. "
+            f"them{false}; no ranking can name the others. The table gives for each secret its bits, those exposed "
+            "at the end (with the standard error of an estimated rank) and at best (and in which round), the exposure "
+            "by perplexity in nats per character at the end and at best, whether it is a candidate, and its rank in "
+            "the attack's list for its user's client, and for any client. "
             f"{closing(plan, attack.name, permuted=False)}"
         )
 

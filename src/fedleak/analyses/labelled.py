@@ -31,7 +31,7 @@ class LabelledUpdates(SweepAnalysis):
     counts: Counts = ()
 
     def variations(self, subject: Subject) -> list[Variation]:
-        """At most so many of each user, and at the end all there are; nothing is trained again."""
+        """At most 1, 2, 4, ... of each user, and finally all; nothing is trained again."""
         game = with_settings(subject.game, labelled=None)
         shadows = [build_questions(run, game).shadow for run in subject.runs]
         numbers = np.concatenate([np.bincount(shadow[shadow >= 0]) for shadow in shadows])
@@ -47,10 +47,10 @@ class LabelledUpdates(SweepAnalysis):
         ]
 
     def text(self, subject: Subject, points: Sequence[Point]) -> str:
-        """The fewest and all of them."""
+        """The result with the fewest, and with all."""
         few, every = points[0], points[-1]
         return (
-            "The adversary keeps only so many of the updates of its own clients for each user, drawn at random, "
-            f"and learns from those. With {few.label} it reaches average precision {format_measured(few.measured)}; "
+            "The adversary keeps only some of the labelled updates of each user, drawn at random, and learns from "
+            f"those. With {few.label} it reaches average precision {format_measured(few.measured)}; "
             f"with all of them, {every.x:.1f} on average, {format_measured(every.measured)}."
         )

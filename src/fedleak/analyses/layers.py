@@ -15,10 +15,10 @@ __all__ = ["Layers"]
 
 @dataclass(frozen=True, kw_only=True)
 class Layers(SweepAnalysis):
-    """Play one attack on every layer in turn (Orekondy et al., 2020, Figure 9 and Table 5)."""
+    """Run one attack on every layer in turn (Orekondy et al., 2020, Figure 9 and Table 5)."""
 
     name: ClassVar[str] = "layers"
-    summary: ClassVar[str] = "Which layer of an update gives its sender away?"
+    summary: ClassVar[str] = "Which layer of an update identifies its sender?"
     columns: ClassVar[tuple[str, ...]] = ("layer", "parameters")
     heading: ClassVar[str] = "Average precision by layer, from input to output"
     x_label: ClassVar[str] = "layer"
@@ -35,11 +35,11 @@ class Layers(SweepAnalysis):
         ]
 
     def text(self, subject: Subject, points: Sequence[Point]) -> str:
-        """How many layers leak, and which does most."""
+        """How many layers leak, and which leaks most."""
         best = max(points, key=lambda point: point.measured.value)
         leaking = sum(point.measured.low > point.measured.chance for point in points)
         return (
-            "The same attack is played on one layer of the updates at a time. "
-            f"{leaking} of {len(points)} layers give senders away; the most telling is {best.label}, average "
+            "The same attack is run on one layer of the updates at a time. "
+            f"{leaking} of {len(points)} layers identify senders; the best is {best.label}, average "
             f"precision {format_measured(best.measured)}."
         )

@@ -19,10 +19,10 @@ __all__ = ["SeenUsers"]
 
 @dataclass(frozen=True, kw_only=True)
 class SeenUsers(SweepAnalysis):
-    """The open world over the share of users whom the adversary knows (Orekondy et al., 2020, Figure 6)."""
+    """The open world over the share of users that the adversary knows (Orekondy et al., 2020, Figure 6)."""
 
     name: ClassVar[str] = "seen-users"
-    summary: ClassVar[str] = "What if the adversary has prior data of only some of the users?"
+    summary: ClassVar[str] = "What if the adversary has prior data of only some of the users (open world)?"
     columns: ClassVar[tuple[str, ...]] = ("attack", "seen")
     heading: ClassVar[str] = "Average precision over the share of users seen"
     x_label: ClassVar[str] = "share of the users asked about who are seen"
@@ -55,21 +55,21 @@ class SeenUsers(SweepAnalysis):
         ]
 
     def text(self, subject: Subject, points: Sequence[Point]) -> str:
-        """The fewest seen and the most, by the attack that names senders."""
+        """The smallest and the largest share, for the attack that names senders."""
         named = points[: len(self.shares)]
         ends = [
             f"with {point.label}, average precision {format_measured(point.measured)}"
             for point in (named[0], named[-1])
         ]
         return (
-            f"A third group of users ({self.held_out:.0%}) serves the adversary only to learn what a stranger "
-            "looks like. Of the others it knows a share, and has to say `unseen` to the updates of the rest. "
+            f"A third group of users ({self.held_out:.0%}) only serves to learn what a stranger looks like. Of the "
+            "others the adversary knows a share, and has to answer `unseen` for the updates of the rest. "
             f"{subject.attack.name}: {'; '.join(ends)}. More users known means more names to choose from, so the "
             "number may fall while its distance from chance grows."
         )
 
     def figures(self, lines: Mapping[str, Sequence[Point]], names: list[str]) -> list[Figure]:
-        """Beside the curves, the same divided by chance, which is another for every share."""
+        """The curves, and the same divided by chance, which differs from share to share."""
         return [
             *super().figures(lines, names),
             Figure(

@@ -26,7 +26,7 @@ class PriorSize(SweepAnalysis):
     """Give the adversary 1, 2, 4, ... prior examples of each user (Orekondy et al., 2020, Figure 7)."""
 
     name: ClassVar[str] = "prior-size"
-    summary: ClassVar[str] = "How many examples of each user does the adversary have to know beforehand?"
+    summary: ClassVar[str] = "How many prior examples of each user does the adversary need?"
     columns: ClassVar[tuple[str, ...]] = ("prior examples",)
     heading: ClassVar[str] = "Average precision over the number of prior examples of each user"
     x_label: ClassVar[str] = "prior examples of each user"
@@ -35,7 +35,7 @@ class PriorSize(SweepAnalysis):
     sizes: Counts = ()
 
     def variations(self, subject: Subject) -> list[Variation]:
-        """Each number needs a federation of its own; the plan's own comes last."""
+        """Each number needs its own federation; the plan's comes last."""
         priors = [Prior.load(run.folder / "prior") for run in subject.runs]
         most = float(np.mean([len(examples) for prior in priors for examples in prior.examples]))
         return [
@@ -47,11 +47,11 @@ class PriorSize(SweepAnalysis):
         ]
 
     def text(self, subject: Subject, points: Sequence[Point]) -> str:
-        """The fewest and what the plan gives."""
+        """The result with the fewest, and as planned."""
         few, planned = points[0], points[-1]
         return (
-            "The adversary's own clients train on only so many examples of each user, and the federation is "
-            f"trained anew for each number. With {few.label} the attack reaches average precision "
+            "Shadow clients train on a limited number of prior examples of each user, and the federation is "
+            f"trained again for each number. With {few.label} the attack reaches average precision "
             f"{format_measured(few.measured)}; with {planned.x:.1f} on average, {format_measured(planned.measured)}."
         )
 
@@ -61,7 +61,7 @@ class Priors(SweepAnalysis):
     """Divide users' data into prior and private in every way that it allows (Orekondy et al., 2020, Table 3)."""
 
     name: ClassVar[str] = "priors"
-    summary: ClassVar[str] = "Does it help the adversary if what it knows is from the same time or occasion?"
+    summary: ClassVar[str] = "Does it help the adversary if its prior is from the same time or occasion?"
     columns: ClassVar[tuple[str, ...]] = ("prior",)
     heading: ClassVar[str] = "Average precision by the kind of prior"
     x_label: ClassVar[str] = "prior"
@@ -78,12 +78,12 @@ class Priors(SweepAnalysis):
         ]
 
     def text(self, subject: Subject, points: Sequence[Point]) -> str:
-        """Every prior, and which were left out for what reason."""
+        """The result of every prior, and why the others are left out."""
         tried = [point.label for point in points]
         reasons = {way: impossible(subject.plan, way) for way in WAYS if way not in tried}
         return (
             "What the adversary knows is divided from what stays private at random, older from newer (chrono), or "
-            "by occasion (album); the federation is trained anew for each. Average precision: "
+            "by occasion (album); the federation is trained again for each. Average precision: "
             + "; ".join(f"{point.label} {format_measured(point.measured)}" for point in points)
             + "."
             + "".join(f" The {way} prior is left out: {reason}." for way, reason in reasons.items())

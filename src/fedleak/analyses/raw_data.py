@@ -52,7 +52,7 @@ class RawData(SingleAttackAnalysis):
     """Attack sets of raw examples as if they were updates (first version of Orekondy et al., 2020, Figure 10)."""
 
     name: ClassVar[str] = "raw-data"
-    summary: ClassVar[str] = "Would the data itself give users away more than their updates do?"
+    summary: ClassVar[str] = "Would the raw data identify users better than their updates do?"
     needs_layer: ClassVar[bool] = True
 
     sizes: Annotated[

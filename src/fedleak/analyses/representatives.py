@@ -43,7 +43,7 @@ _MEASURES = (
 
 @dataclass(frozen=True, kw_only=True)
 class RepresentativesLook(BaseAnalysis, Inversion):
-    """Seek the representatives of every client in some rounds, and compare them with the client's own data.
+    """Find the representatives of every client in some rounds, and compare them with the client's own data.
 
     Likeness is the correlation of pixels, of each class's representative with the mean of the client's examples of that
     class (Song et al., 2020, show images only). Beside it stands the same with another client's mean of the class,
@@ -68,7 +68,7 @@ class RepresentativesLook(BaseAnalysis, Inversion):
         """Refuse a round that the run does not have."""
         last = plan.federation.rounds
         if max(self.rounds, default=1) > last:
-            raise AttackError(f"analysis '{self.name}': round {max(self.rounds)} is asked for, and the run has {last}")
+            raise AttackError(f"analysis '{self.name}': round {max(self.rounds)} is requested, but the run has {last}")
 
     def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
         """Numbers over the rounds with intervals by client, and images of the first seed's last round."""

@@ -38,11 +38,11 @@ class Rounds(SingleAttackAnalysis):
     ranges: Annotated[int, Meta(ge=2, le=50, description="number of ranges that the rounds are divided into")] = 5
 
     def check(self, plan: Plan) -> None:
-        """Refuse a run that is too short to be cut."""
+        """Reject a run that is too short to be divided."""
         super().check(plan)
         if plan.federation.rounds < 2 * self.ranges:
             raise PlanError(
-                f"analysis 'rounds' cuts the rounds into {self.ranges} ranges of at least two, and the plan has only "
+                f"analysis 'rounds' needs {self.ranges} ranges of at least two rounds, but the plan has only "
                 f"{plan.federation.rounds} rounds; choose fewer with --set ranges=N, or train longer"
             )
 

@@ -30,7 +30,7 @@ _POWERS = {"isolate": "active server", "join": "malicious client"}
 
 @dataclass(frozen=True, kw_only=True)
 class SideEffect(BaseAnalysis):
-    """Utility of the shared model round by round, with the tampering and without (Song et al., 2020, Figure 10).
+    """Utility of the shared model round by round, with and without the active attack (Song et al., 2020, Figure 10).
 
     A passive attack only looks, so it is the run without.
     """

@@ -1,4 +1,4 @@
-"""An analysis that plays one attack over the values of one setting, of the game, of the attack or of the training."""
+"""An analysis that runs one attack over the values of one setting of the game, the attack or the training."""
 
 from __future__ import annotations
 
@@ -53,25 +53,25 @@ class Subject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variation:
-    """One value of the setting: where it stands in table and figure, and which settings it changes."""
+    """One value of the setting: its position in table and figure, and the settings it changes."""
 
     x: float
     label: str
-    cells: tuple[str | float, ...] = ()  # what the table says of it; the label if empty
-    of: Attack | None = None  # the attack that is played, if it is another
+    cells: tuple[str | float, ...] = ()  # its cells in the table; the label if empty
+    of: Attack | None = None  # the attack to run, if it is a different one
     attack: Mapping[str, Any] = field(default_factory=dict)
     game: Mapping[str, Any] = field(default_factory=dict)
-    population: Mapping[str, Any] = field(default_factory=dict)  # the federation is trained anew; named by the first
+    population: Mapping[str, Any] = field(default_factory=dict)  # trains another federation, named by the first
 
 
 @dataclass(frozen=True, kw_only=True)
 class SweepAnalysis(SingleAttackAnalysis, ABC):
     """Average precision over the values of one setting, as a table and a curve.
 
-    A subclass says which values there are, and what the points mean in words.
+    A subclass gives the values, and explains the points in words.
     """
 
-    columns: ClassVar[tuple[str, ...]]  # what the values are called
+    columns: ClassVar[tuple[str, ...]]  # headings of the values
     heading: ClassVar[str]  # of the figure
     x_label: ClassVar[str]
     kind: ClassVar[Literal["lines", "bars"]] = "lines"
@@ -83,10 +83,10 @@ class SweepAnalysis(SingleAttackAnalysis, ABC):
 
     @abstractmethod
     def text(self, subject: Subject, points: Sequence[Point]) -> str:
-        """What was varied and what came of it."""
+        """What was varied, and the result."""
 
     def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
-        """Train and play what is missing for every value, and measure it."""
+        """Train and attack what is missing for every value, and measure it."""
         attack = self.chosen(plan)
         subject = Subject(plan, attack, base_game(plan, attack), trained(plan, out, progress, jobs))
         values = self.variations(subject)
@@ -130,7 +130,7 @@ class SweepAnalysis(SingleAttackAnalysis, ABC):
     def _play(
         self, subject: Subject, values: Sequence[Variation], out: Path, progress: Progress, jobs: int | None
     ) -> Iterator[Sequence[AttackResult]]:
-        """What is played on the plan's own federation is played in one go; the others follow one by one."""
+        """Run all attacks on the plan's own federation together; the other federations follow one by one."""
         plan = subject.plan
         given = [(value.of or subject.attack, value) for value in values]
         plays = [

@@ -42,7 +42,7 @@ class Map(BaseAnalysis):
 
     users: Annotated[int, Meta(ge=2, description="how many users are drawn")] = 10
     most: Annotated[int, Meta(ge=2, description="at most this many points of each user and side")] = 30
-    perplexity: Annotated[float, Meta(gt=0, description="how many neighbours a point is laid out by, at most")] = 30.0
+    perplexity: Annotated[float, Meta(gt=0, description="perplexity of t-SNE, at most")] = 30.0
     layer: LayerName = None
 
     def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:

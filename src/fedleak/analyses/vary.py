@@ -44,7 +44,7 @@ class _Tried:
 
 @dataclass(frozen=True, kw_only=True)
 class Vary(BaseAnalysis):
-    """Train the federation anew for every value of one key of the plan, and play all its attacks on each."""
+    """Train the federation again for every value of one key of the plan, and run all its attacks on each."""
 
     name: ClassVar[str] = "vary"
     summary: ClassVar[str] = "What if one setting of the plan were different?"
@@ -83,7 +83,7 @@ class Vary(BaseAnalysis):
         )
 
     def check(self, plan: Plan) -> None:
-        """Refuse a value, a key or a metric that cannot be had."""
+        """Reject an impossible value, key or metric before anything is trained."""
         refuse_twice(list(self.values), f"analysis 'vary', {self.key}")
         known = [metric.name for game in plan.games for metric in game.metrics]
         for metric in self.metrics:

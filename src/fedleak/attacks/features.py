@@ -79,7 +79,7 @@ def fitting(memory: int, rows: int) -> int:
     dims = memory * 2**20 // 2 // 4 // max(1, rows)
     if dims < _FEWEST:
         raise AttackError(
-            f"{memory} MB hold only {dims} numbers of each of {rows} updates, too few to tell users apart; "
+            f"{memory} MB hold only {dims} values of each of {rows} updates, too few to tell users apart; "
             "raise memory ([audit] in the plan)"
         )
     return dims

@@ -41,7 +41,7 @@ def opened(plan: str, out: Path | None, full: bool = False) -> tuple[Plan, Path]
 
 
 def console() -> Console:
-    """Where results are shown; 80 columns where the width is not known."""
+    """The console that results are printed to; 80 columns where the width is not known."""
     from rich.console import Console
 
     return Console(width=None if sys.stdout.isatty() else 100, highlight=False)
@@ -72,7 +72,7 @@ class Bar:
 
 @contextmanager
 def bar() -> Iterator[Bar]:
-    """Show a bar for every stage while the work goes on."""
+    """Show a progress bar for every stage."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 

@@ -1,24 +1,24 @@
 """The hooks at which a defence acts on a federation, in the order in which a round calls them.
 
-- on_data, once before the first round: what every client trains on, all defending clients at a time, with the public
-  examples. Return as many data sets as were given, and leave none empty.
-- on_participation, every round: which of the selected clients take part. A resumed run asks again for earlier rounds,
-  so the answer must follow from the arguments alone.
-- on_loss, every local step: what the clients that are computed together minimise. Name the `places` of the model that
-  are touched; the loss may be called more than once, which costs as many passes.
+- on_data, once before the first round: what every client trains on, for all defending clients at once, with the public
+  examples. Return one non-empty data set for each given one.
+- on_participation, every round: which of the selected clients take part. A resumed run repeats the call for earlier
+  rounds, so the result must depend only on the arguments.
+- on_loss, every local step: what the clients computed together minimise. List the `places` of the model that it acts
+  on. The loss may be called more than once; each call costs a pass.
 - on_step, every local step: the gradients, of the batch or of each example; the leading axis runs over clients. The
-  plan's `clip` and the optimiser come after it.
-- on_update, every update, on its client: what is sent. Return the layers and sizes that were given.
-- on_aggregation, every round: how the updates are added up, and what the server sees of each while it does. One defence
-  of a run at most can do it.
-- on_aggregate, every round: the mean by which the server moves. The updates are recorded as they were before it.
+  plan's `clip` and the optimiser are applied afterwards.
+- on_update, every update, on the client, before it is sent. Return the same layers and sizes.
+- on_aggregation, every round: how the updates are summed, and what the server sees of each. At most one defence of a
+  run can override it.
+- on_aggregate, every round: the mean that the server adds to the model. Updates are recorded before this hook.
 
-Several defences act one after another in the order of the plan, each on what the one before it returned. The first five
-act on clients that defend themselves; shadow clients of an adversary do so only in the adaptive audit. Randomness is
-passed in, by defence, round and client, so that a run repeats itself whether resumed or not and on any number of
-workers: draw from nothing else, keep no state, and change no argument in place.
+Several defences act in the order of the plan, each on the result of the one before. The first five hooks act on clients
+that apply the defence; an adversary's shadow clients apply it only in the defence-aware audit. Randomness is passed in,
+per defence, round and client, so that a run is reproducible, resumed or not, on any number of workers: use no other
+randomness, keep no state, and change no argument in place.
 
-What an adversary does to a run goes through `fedleak.federation.tampering`, which says why it is no hook.
+Active attacks on a run go through `fedleak.federation.tampering`, which explains why they are not hooks.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from fedleak.population.population import Examples
 __all__ = ["Defence", "PublicData", "Added", "Loss", "hidden"]
 
 Loss: TypeAlias = "Callable[[ActivationHooks], torch.Tensor]"
-"""The sum of the clients' losses, where something is done to what flows through the model."""
+"""The sum of the clients' losses, where a defence acts on the activations of the model."""
 
 
 @dataclass(frozen=True, slots=True)
 class PublicData:
-    """The background: public examples, and what anybody needs to make something of them once for all clients."""
+    """The background: public examples, and what is needed to process them once for all clients."""
 
     examples: Examples
     model: Model
@@ -58,11 +58,11 @@ class PublicData:
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """The updates of a round, added up."""
+    """The sum of the updates of a round."""
 
     seen: Params  # layer -> (clients, size): what the server sees of each
     aggregate: Params  # the weighted mean
-    arrived: npt.NDArray[np.bool_]  # by client; whoever did not arrive is in neither
+    arrived: npt.NDArray[np.bool_]  # by client; an update that did not arrive is in neither
 
 
 def hidden(defences: Sequence[Defence]) -> Observation:
@@ -94,7 +94,7 @@ class Defence:
     def on_participation(
         self, selected: Sequence[int], past: Sequence[Sequence[int]], rng: np.random.Generator
     ) -> Sequence[int]:
-        """Change which of the selected clients (by index) take part; `past` says who did in the rounds before."""
+        """Change which of the selected clients (by index) take part; `past` has those of earlier rounds."""
         return selected
 
     def on_loss(self, loss: Loss, rngs: Sequence[np.random.Generator]) -> Loss:
@@ -110,15 +110,15 @@ class Defence:
         return update
 
     def on_aggregation(self, updates: Params, shares: FloatArray, rng: np.random.Generator) -> Added:
-        """Add the updates up, each weighted by its share; one defence of a run at most can do this."""
+        """Sum the updates, each weighted by its share; at most one defence of a run can do this."""
         raise NotImplementedError
 
     def on_aggregate(self, aggregate: Params, shares: FloatArray, rng: np.random.Generator) -> Params:
-        """Change the mean by which the server moves; `shares` is what each update counted in it."""
+        """Change the mean that the server adds to the model; `shares` is the weight of each update in it."""
         return aggregate
 
     def most_rounds(self, rounds: int) -> int:
-        """In how many of so many rounds a client takes part at most."""
+        """The most rounds, out of this many, in which a client takes part."""
         return rounds
 
     def privacy(self, training: Training) -> Statement:
@@ -130,5 +130,5 @@ class Defence:
         return None
 
     def overrides(self, hook: str) -> bool:
-        """Whether this defence acts at a hook; the engine skips hooks that nobody uses."""
+        """Whether this defence acts at a hook; the engine skips hooks that are not overridden."""
         return getattr(type(self), hook) is not getattr(Defence, hook)

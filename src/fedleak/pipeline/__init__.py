@@ -1,1 +1,1 @@
-"""What runs an audit: `stages.py` tells the whole story, the other files are its stages."""
+"""Running an audit: `stages.py` shows the whole flow, the other files are its parts."""

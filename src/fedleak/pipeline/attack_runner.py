@@ -30,21 +30,21 @@ __all__ = ["build_questions", "play", "attack_run", "attack_job", "is_played", "
 
 
 def predictions_path(run: Run, attack: Attack, game: Game, adversary: Adversary) -> Path:
-    """Where an attack's claims lie; other settings of the attack or of its game have another file.
+    """The file of an attack's predictions; different settings of the attack or of its game have a different file.
 
-    So has another budget of memory: with less of it, an attack may see a sketch of the updates only. And so has an
-    attack that was given as an object, once its code is another.
+    So does a different memory budget: with less of it, an attack may see only a sketch of the updates. And so does an
+    attack given as an object, once its code changes.
     """
     code = [*code_of("attack", attack), *code_of("game", game)]
     key = digest([settings_key(attack, game, adversary), run.memory, *code])[:8]
-    # Other controls are only marked otherwise: what was claimed is the same.
+    # Other controls are only scored differently: the predictions are the same.
     control = "-shuffled" if run.variant.control == "shuffled-selection" else ""
     known = "-known" if run.variant.adaptive == "machine" else ""  # with shadow clients it has its own folder
     return run.folder / "predictions" / f"{attack.name}-{key}@{adversary.name}{control}{known}.npy"
 
 
 def build_questions(run: Run, game: Game) -> GameInstance:
-    """The questions of a game about a run; the same every time."""
+    """The questions of a game about a run, drawn deterministically."""
     trace, truth = Trace.open(run.folder / "trace"), Truth.load(run.folder / "truth")
     if run.variant.control == "decoys":
         if not truth.decoys:
@@ -90,13 +90,13 @@ def play(
 
 
 def with_answers(run: Run, claims: Predictions, game: Game, given: GameInstance) -> AttackResult:
-    """Put claims beside the right answers."""
+    """Combine predictions with the true answers."""
     questions = given.questions
     return AttackResult.of(run.seed, claims, game.name, questions.options, questions.choices, given.answers)
 
 
 def attack_run(run: Run, attack: Attack, game: Game, adversary: Adversary, tick: Tick, *, workers: int = 1) -> None:
-    """Play one attack on one trained run and keep its claims; `tick` gets shares of the work that add up to 1."""
+    """Run one attack on one trained run and save its predictions; `tick` gets shares of the work that add up to 1."""
     if facts(run) is None:
         raise TraceError(f"{run.folder} is not trained to the end; run `fedleak train` first")
     path = predictions_path(run, attack, game, adversary)
@@ -111,19 +111,19 @@ def attack_run(run: Run, attack: Attack, game: Game, adversary: Adversary, tick:
 
 
 def attack_job(text: str, change: bytes, out: str, index: int, play: int, workers: int, tick: Tick) -> None:
-    """Play one attack on one run, in a worker process."""
+    """Run one attack on one run, in a worker process."""
     plan = deserialise_plan(text, change)
     run = runs(plan, Path(out))[index]
     attack_run(run, *run.variant.plays(plan)[play], tick, workers=workers)
 
 
 def is_played(run: Run, attack: Attack, game: Game, adversary: Adversary) -> bool:
-    """Whether an attack's claims about a run are on disk."""
+    """Whether an attack's predictions for a run are on disk."""
     return predictions_path(run, attack, game, adversary).exists()
 
 
 def played(run: Run, attack: Attack, game: Game, adversary: Adversary) -> AttackResult:
-    """An attack's claims with the right answers."""
+    """An attack's predictions with the true answers."""
     path = predictions_path(run, attack, game, adversary)
     if not path.exists():
         raise TraceError(f"attack '{attack.name}' has not run on {run.name}; run `fedleak attack` first")

@@ -1,4 +1,4 @@
-"""Collect what the runs of a plan left on disk, for scoring."""
+"""Collect the results that the runs of a plan have on disk, for scoring."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ __all__ = ["collect", "unplayed", "effects"]
 
 
 def collect(plan: Plan, every: Sequence[Run], tick: Tick, *, partial: bool = False) -> list[RunResult]:
-    """What is known of each variant over all seeds: the facts of its runs, and what each attack claimed about them.
+    """The results of each variant over all seeds: the facts of its runs, and the predictions of each attack.
 
-    With `partial`, runs that are not trained and attacks that are not played are passed over; otherwise they raise.
+    With `partial`, untrained runs and attacks that have not run are skipped; otherwise they raise an error.
     """
     results: dict[str, RunResult] = {}
     for run in every:
@@ -49,15 +49,15 @@ def collect(plan: Plan, every: Sequence[Run], tick: Tick, *, partial: bool = Fal
 
 
 def unplayed(plan: Plan, results: Sequence[RunResult]) -> list[Untested]:
-    """Say that attacks of the plan are still to be played, if some are."""
+    """Report how many attacks of the plan have not run yet."""
     missing = sum(len(claims) < len(plan.seeds) for result in results for claims in result.played.values())
     if not missing:
         return []
-    return [Untested(what=f"{missing} plays of the plan's attacks", why="not played yet; `fedleak audit` does it")]
+    return [Untested(what=f"{missing} attacks of the plan", why="not run yet; `fedleak audit` runs them")]
 
 
 def effects(every: Sequence[Run]) -> list[Effect]:
-    """What each defence changes, seen in the first seed, wherever both runs are trained."""
+    """What each defence changes, measured on the first seed, wherever both runs are trained."""
     bare = next((run for run in every if run.variant.label == "plain" and facts(run) is not None), None)
     found = []
     for run in every:

@@ -1,4 +1,4 @@
-"""Evaluate one run: how good its model is, what it cost, and what its defences promise."""
+"""Evaluate one run: the utility of its model, its cost, and the privacy statements of its defences."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ __all__ = ["evaluate_run"]
 
 
 def evaluate_run(plan: Plan, run: Run, ready: PreparedRun, clock: Clock) -> RunFacts:
-    """Test the recorded model beside its yardsticks, and count what the run took."""
+    """Test the recorded model against its baselines, and measure what the run cost."""
     trace, population = Trace.open(run.folder / "trace"), ready.population
     task, test = population.task, population.test
-    spelt = population.records is not None  # characters, where records are asked for
+    spelt = population.records is not None  # per character, where the audit is about records
 
     def utility(model: Model, weights: Params) -> float:
         return evaluate(model, weights, test, task, spelt=spelt)

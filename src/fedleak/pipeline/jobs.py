@@ -34,14 +34,14 @@ Tick = Callable[[float], None]
 
 
 class Progress(Protocol):
-    """Told about each stage and every piece of work that is done in it."""
+    """Receives each stage and the progress within it."""
 
     def stage(self, text: str, units: float) -> None:
-        """A stage of so many units begins."""
+        """Begin a stage with this many units of work."""
         ...
 
     def tick(self, units: float) -> None:
-        """Some units are done."""
+        """Report finished units."""
         ...
 
 
@@ -54,21 +54,21 @@ def cores() -> int:
 
 
 def share_cores(count: int, wanted: int | None) -> tuple[int, int]:
-    """Processes for so many jobs, and workers inside each; `wanted` is how many cores to use, all if None.
+    """Processes for this many jobs, and workers inside each; `wanted` is the number of cores to use, all if None.
 
-    Jobs are the best parallelism; cores that no job needs go to the clients or the attack inside one.
+    Jobs parallelise best; cores that no job needs are used for the clients or the attack inside one.
     """
     processes = wanted or cores()
     return processes, max(1, processes // max(1, count))
 
 
 def serialise_plan(plan: Plan) -> tuple[str | Plan, bytes]:
-    """A plan as it crosses between processes: plain data only. One that holds objects stays in this process."""
+    """A plan in the form that is passed between processes: plain data only. One with objects stays in this process."""
     return (plan, b"") if plan.in_process else (plan.text, msgspec.json.encode(plan.change))
 
 
 def deserialise_plan(text: str | Plan, change: bytes) -> Plan:
-    """A worker process reads the plan again."""
+    """Read the plan again, in a worker process."""
     return text if isinstance(text, Plan) else _parsed(text, change)
 
 
@@ -170,7 +170,7 @@ def single_threaded() -> None:
 
 
 def enter(ticks: multiprocessing.queues.Queue[float]) -> None:
-    """Prepare a worker process; Ctrl-C is the main process's business."""
+    """Initialise a worker process; only the main process handles Ctrl-C."""
     global _ticks
     _ticks = ticks
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -178,7 +178,7 @@ def enter(ticks: multiprocessing.queues.Queue[float]) -> None:
 
 
 def work(job: Job, arguments: tuple[object, ...]) -> None:
-    """Run a job in a worker, which gives up when the main process is gone: nobody would read its result."""
+    """Run a job in a worker, which exits when the main process is gone: nobody would read its result."""
     parent = multiprocessing.parent_process()
 
     def tick(units: float) -> None:

@@ -1,4 +1,4 @@
-"""Prepare one run: its population, its model and its clients; truth and prior go to disk before anything is trained."""
+"""Prepare one run: population, model and clients; truth and prior are saved before training."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ class PreparedRun:
 
     population: Prepared
     model: Model
-    clients: tuple[Client, ...]  # those of the adversary's included
+    clients: tuple[Client, ...]  # including the adversary's
     tampering: Tampering
-    told: tuple[dict[str, Any], ...]  # how the trace's header tells of the tampering
+    told: tuple[dict[str, Any], ...]  # the active attack, as the trace's header describes it
 
 
 def prepare_run(plan: Plan, run: Run) -> PreparedRun:
-    """Draw the users, build the model, hand out the data, and write down who is who."""
+    """Draw the users, build the model, distribute the data, and save the truth and the prior."""
     population = prepare(plan.dataset, plan.population, run.seed, iid=run.variant.control == "iid", inject=plan.inject)
     model = fitting_model(plan, population)
     everyone = make_clients(population.shares, run.seed, adaptive=run.variant.adaptive is not None)
     clients, tampering, told = tamper(plan, population, model, everyone, run.seed)
-    # Now, so that an accountant that is not installed is missed before anything is trained.
+    # Now, so that a missing accountant package is reported before training.
     promises(run.variant.defences, plan.federation, len(clients), [len(d.data) for d in clients], run.seed)
     _save_truth(plan, population, everyone, run.folder / "truth")
     _save_prior(population, clients, run.folder / "prior")
@@ -78,12 +78,12 @@ def _save_prior(population: Prepared, clients: tuple[Client, ...], folder: Path)
 
 
 def fitting_model(plan: Plan, prepared: Prepared) -> Model:
-    """Build the model and refuse, before anything is trained, what could only fail afterwards."""
+    """Build the model and reject, before training, what could only fail afterwards."""
     if prepared.task not in plan.model.tasks:
         raise PlanError(f"model '{plan.model.name}' cannot learn the task '{prepared.task.value}' of this data set")
     given = Input.WORDS if np.issubdtype(prepared.test.x.dtype, np.integer) else Input.NUMBERS
     if given not in plan.model.reads:
-        raise PlanError(f"model '{plan.model.name}' cannot read {given.value}, which is what this data set gives")
+        raise PlanError(f"model '{plan.model.name}' cannot read {given.value}, which is what this data set provides")
     for attack in plan.attacks:
         if prepared.task not in attack.tasks:
             raise PlanError(f"attack '{attack.name}' does not apply to the task '{prepared.task.value}'; remove it")
@@ -93,12 +93,12 @@ def fitting_model(plan: Plan, prepared: Prepared) -> Model:
 
 
 def outputs(plan: Plan, prepared: Prepared) -> int:
-    """Outputs of the model: one more than there are classes where a malicious client adds one that is false."""
+    """Outputs of the model: one more than the number of classes where a malicious client adds a fake class."""
     return prepared.outputs + (plan.join is not None)
 
 
 def check_layers(plan: Plan, layout: Layout) -> None:
-    """Refuse an attack on a layer that the model does not have."""
+    """Reject an attack on a layer that the model does not have."""
     names = [layer.name for layer in layout]
     for attack in plan.attacks:
         wanted = getattr(attack, "layer", "last")

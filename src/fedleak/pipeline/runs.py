@@ -61,7 +61,7 @@ class Variant:
         return self.label if self.trained else replace(self, control=None, adaptive=None).label
 
     def plays(self, plan: Plan) -> list[Play]:
-        """Every attack that is played for it, with its game and as whom.
+        """Every (attack, game, adversary) that runs on it.
 
         Without shadow clients, knowing the defence makes a difference only to attacks that simulate clients.
         """
@@ -131,7 +131,7 @@ def runs(plan: Plan, out: Path) -> list[Run]:
 
 
 def facts(run: Run) -> RunFacts | None:
-    """What a trained run says about itself; None if it is not trained to the end."""
+    """The description of a trained run; None if its training is not finished."""
     found = RunFacts.load(run.folder)
     if found is not None and found.fingerprint != run.fingerprint:
         raise TraceError(f"{run.folder} holds a run of another plan; choose another --out")

@@ -39,7 +39,7 @@ def train(plan: Plan, out: Path, progress: Progress, jobs: int | None = None) ->
 
 
 def attack(plan: Plan, out: Path, progress: Progress, jobs: int | None = None) -> None:
-    """Play every attack of the plan, as every adversary, on every trained federation."""
+    """Run every attack of the plan, as every adversary, on every trained federation."""
     with working_in(plan, out):
         every = [
             (i, number, is_played(run, *play))
@@ -47,7 +47,7 @@ def attack(plan: Plan, out: Path, progress: Progress, jobs: int | None = None) -
             if run.variant.played
             for number, play in enumerate(run.variant.plays(plan))
         ]
-        progress.stage(f"Playing {len(every)} attacks", len(every))
+        progress.stage(f"Running {len(every)} attacks", len(every))
         processes, workers = share_cores(sum(not done for *_, done in every), jobs)
         todo = [(attack_job, (*serialise_plan(plan), str(out), i, number, workers)) for i, number, _ in every]
         run_jobs(todo, processes, progress.tick)

@@ -1,4 +1,4 @@
-"""Train one run of an audit: prepare it, record it, evaluate it."""
+"""Train one run of an audit: prepare its data and clients, train its rounds, and measure the result."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ _OWN = ("name", "also", "deployed")  # keys of [[defence]] that are not settings
 
 
 def written_out(tables: Sequence[Any], source: str) -> list[tuple[str, Any]]:
-    """Every alternative, with where it stands in the plan: a list where one value is expected gives one for each.
+    """Every alternative, with its place in the plan: a list where one value is expected gives one per value.
 
     Lists in several keys, and in the defences under `also`, are combined (grid search).
 

@@ -64,7 +64,7 @@ def granted(
         other = next((game.name for game in games if not game.allows_join), None)
         if other is not None:
             raise PlanError(
-                f"{source} [join]: the adversary's client belongs to nobody whom game '{other}' could ask about; "
+                f"{source} [join]: the adversary's client belongs to no user, so game '{other}' cannot ask about it; "
                 "remove the game, or the table"
             )
     isolate = found["isolate"]

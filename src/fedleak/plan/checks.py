@@ -1,4 +1,4 @@
-"""What a plan is refused for although each of its tables is right by itself."""
+"""Checks across the tables of a plan, each of which is valid by itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["playable", "paired", "fitting", "refuse_twice"]
 
 
 def playable(attack: Attack, adversary: Adversary, source: str) -> None:
-    """Refuse an attack that its adversary cannot play, and say who could."""
+    """Reject an attack that its adversary cannot run, and say which adversaries can."""
     lacking = adversary.missing(attack)
     if not lacking:
         return
@@ -37,7 +37,7 @@ def playable(attack: Attack, adversary: Adversary, source: str) -> None:
 
 
 def paired(attacks: Sequence[Attack], adversaries: Sequence[Adversary], source: str) -> None:
-    """Refuse an attack that no adversary of the plan can play, and an adversary who can play none of its attacks."""
+    """Reject an attack that no adversary of the plan can run, and an adversary that can run none of its attacks."""
     for attack in attacks:
         if all(adversary.missing(attack) for adversary in adversaries):
             playable(attack, adversaries[0], source)
@@ -47,15 +47,15 @@ def paired(attacks: Sequence[Attack], adversaries: Sequence[Adversary], source: 
 
 
 def fitting(games: Sequence[Game], population: PopulationPlan, audit: AuditPlan, source: str) -> None:
-    """Refuse a game that lacks the prior it needs or would be given away by it, and controls that it does not have."""
+    """Reject a game without the prior it needs, or with a prior that gives the answer, and controls it lacks."""
     for game in games:
         if game.needs_prior and population.prior == "none":
             raise PlanError(
-                f"{source} [population]: game '{game.name}' needs prior data of users, and prior = 'none' gives none"
+                f"{source} [population]: game '{game.name}' needs prior data, but prior = 'none'; choose another prior"
             )
         if game.needs_prior is False and population.prior != "none":
             raise PlanError(
-                f"{source} [population]: prior = '{population.prior}' would hand data of users to the adversary "
+                f"{source} [population]: prior = '{population.prior}' would give the adversary users' data "
                 f"before game '{game.name}' asks for it; set prior = 'none'"
             )
         for control in audit.controls:
@@ -64,7 +64,7 @@ def fitting(games: Sequence[Game], population: PopulationPlan, audit: AuditPlan,
 
 
 def refuse_twice(items: Sequence[object], where: str) -> None:
-    """Refuse a repeated entry: its results would be written over each other."""
+    """Reject a repeated entry: its results would overwrite each other."""
     for i, item in enumerate(items):
         if item in items[:i]:
             raise PlanError(f"{where}: entry {i + 1} repeats entry {items.index(item) + 1}")

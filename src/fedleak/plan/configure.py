@@ -70,9 +70,9 @@ def shown(value: Any) -> str:
 
 
 def to_dict(component: Any) -> dict[str, Any]:
-    """The settings of a configured thing as plain data, its registered name first.
+    """The settings of a configured component as plain data, its registered name first.
 
-    Where a setting is no plain data (an array, a function), a digest of its content stands for it.
+    A setting that is not plain data (an array, a function) is replaced by a digest of its content.
     """
     name = getattr(type(component), "name", None)
     if hasattr(component, "plain_settings"):  # it holds too much to list

@@ -263,21 +263,21 @@ class Plan:
     record: RecordPlan
     audit: AuditPlan
     attacks: tuple[Attack, ...]
-    games: tuple[Game, ...]  # every one that some attack plays
+    games: tuple[Game, ...]  # the game of every attack
     adversaries: tuple[Adversary, ...]
     analyses: tuple[Analyser, ...]
     defences: tuple[tuple[Defence, ...], ...]  # alternatives, each one or more at the same time
-    deployed: int | None  # which of the defences is in use; the limits hold for that run, or for the undefended one
+    deployed: int | None  # which defence is deployed; the limits apply to that run, or to the undefended one
     limits: Mapping[str, Mapping[str, float]]  # game -> metric -> the lower end of an interval must not exceed it
-    text: str = ""  # the file as it was written
-    source: str = "plan"  # which file that is, for errors
-    change: Mapping[str, Any] = field(default_factory=dict)  # what was asked for beside it, in the plan's own keys
+    text: str = ""  # the content of the file
+    source: str = "plan"  # the name of the file, for errors
+    change: Mapping[str, Any] = field(default_factory=dict)  # overrides from the caller, in the plan's own keys
     resolved: Mapping[str, Any] = field(default_factory=dict)  # the same as plain data, with every default
-    in_process: bool = False  # it holds objects, which cannot cross into worker processes
+    in_process: bool = False  # it holds objects, which cannot be passed to worker processes
 
     @property
     def plays(self) -> list[Play]:
-        """Every one of the audit: an attack is played by everyone who can play it."""
+        """Every (attack, game, adversary) of the audit: an attack is run as every adversary that can run it."""
         return [
             (attack, game, adversary)
             for attack in self.attacks
@@ -289,11 +289,11 @@ class Plan:
 
     @property
     def trained(self) -> dict[str, Any]:
-        """The part that decides what is trained; attacks, defences, seeds and limits can be added to it later."""
+        """The part that determines what is trained; attacks, defences, seeds and limits can be added later."""
         return trained_part(self.resolved)
 
 
 def trained_part(resolved: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a resolved plan, the part that decides what is trained."""
+    """The part of a resolved plan that determines what is trained."""
     decides = ("dataset", "population", "model", "federation", "inject", "isolate", "join", "record")
     return {key: resolved[key] for key in decides if key in resolved}

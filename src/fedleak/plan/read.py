@@ -68,7 +68,7 @@ def load_plan(path: Path, *, full: bool = False) -> Plan:
 
 
 def parse(text: str, source: str = "plan", change: Mapping[str, Any] | None = None) -> Plan:
-    """Check the text of a plan; `source` is named in errors; `change` replaces keys, by tables or objects."""
+    """Validate the text of a plan; `source` is named in errors, and `change` replaces keys by tables or objects."""
     change = portable(change or {})
     top, in_process = checked(merged(toml(text, source), change), source)
     population = configure(PopulationPlan, top.get("population", {}), f"{source} [population]")
@@ -119,9 +119,9 @@ def parse(text: str, source: str = "plan", change: Mapping[str, Any] | None = No
 
 
 def checked(raw: Mapping[str, Any], source: str) -> tuple[dict[str, Any], bool]:
-    """The keys of a plan, none unknown and none missing, and whether some of them hold objects.
+    """The keys of a plan, after rejecting unknown and missing ones, and whether some hold objects.
 
-    A change to None takes a key away; TOML has no such value.
+    A change to None removes a key; TOML itself has no such value.
     """
     raw = {key: value for key, value in raw.items() if value is not None}
     for key in raw:
@@ -136,7 +136,7 @@ def checked(raw: Mapping[str, Any], source: str) -> tuple[dict[str, Any], bool]:
 
 
 def model_table(table: Any) -> Any:
-    """[model], where `module:callable` names a model of the user's own; an object is left as it is."""
+    """[model], where `module:callable` is the user's own model; an object is returned unchanged."""
     name = table.get("name", "") if isinstance(table, Mapping) else ""
     return {**table, "name": "own", "target": name} if ":" in str(name) else table
 
@@ -186,7 +186,7 @@ def merged(table: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any
 
 
 def chosen_games(tables: Sequence[Any], attacks: Sequence[Attack], source: str) -> tuple[Game, ...]:
-    """The games of [[game]]; one that an attack plays and no table speaks of is played as it comes."""
+    """The games of [[game]]; the game of an attack without a table gets its defaults."""
     games = [component("game", table, f"{source} [[game]] {i}") for i, table in enumerate(tables, 1)]
     played = {attack.game: attack.name for attack in attacks}
     for i, game in enumerate(games, 1):
@@ -212,7 +212,7 @@ def named(kind: registry.Kind, name: Any, where: str) -> Any:
 
 
 def component(kind: registry.Kind, table: Any, where: str) -> Any:
-    """Build a thing from its table: `name` chooses it, the other keys are its settings. Or take it as an object."""
+    """Build a registered component from its table (`name` chooses it, the other keys are its settings) or object."""
     if not isinstance(table, Mapping):
         return given(kind, table, where)
     cls = named(kind, table.get("name"), where)
@@ -227,7 +227,7 @@ def components(kind: registry.Kind, top: Mapping[str, Any], source: str) -> tupl
 def chosen_defences(
     tables: Sequence[Any], model: Architecture, source: str
 ) -> tuple[tuple[tuple[Defence, ...], ...], int | None]:
-    """The alternatives of [[defence]], each one or more that act at the same time, and which of them is deployed."""
+    """The alternatives of [[defence]], each one or more combined defences, and the index of the deployed one."""
     alternatives = written_out(tables, source)
     chosen = []
     for where, table in alternatives:
@@ -235,7 +235,7 @@ def chosen_defences(
             own, also = parts(table, where)
             others = [component("defence", t, f"{where} also {i}") for i, t in enumerate(also, 1)]
             chosen.append((component("defence", own, where), *others))
-        else:  # an object, or several that act at the same time
+        else:  # an object, or several that are combined
             several = table if isinstance(table, list) else [table]
             chosen.append(tuple(component("defence", one, where) for one in several))
         check_together(chosen[-1], where, model)
@@ -250,15 +250,15 @@ def chosen_defences(
 
 
 def limits(table: Mapping[str, Any], games: Sequence[Game], where: str) -> dict[str, dict[str, float]]:
-    """Limits by game and metric: shares between 0 and 1 that no interval's lower end may exceed."""
+    """Limits by game and metric: values between 0 and 1 that the lower end of an interval must not exceed."""
     share = Annotated[float, msgspec.Meta(ge=0, le=1)]
     known = {game.name: [m.name for m in game.metrics if not m.lower_leaks] for game in games}
     found: dict[str, dict[str, float]] = {}
     for name, metrics in table.items():
         if name not in known:
             raise PlanError(
-                f"{where}: no attack of this plan plays a game '{name}'{did_you_mean(name, known)}; limits stand in a "
-                f"table by game, for instance [limits.{next(iter(known))}]"
+                f"{where}: no attack of this plan is for game '{name}'{did_you_mean(name, known)}; limits are in a "
+                f"table per game, for instance [limits.{next(iter(known))}]"
             )
         if not isinstance(metrics, Mapping):
             raise PlanError(f"{where} {name}: expected a table of metrics, for instance {known[name][0]} = 0.5")

@@ -15,9 +15,9 @@ __all__ = ["check_together", "require_places"]
 
 
 def check_together(defences: Sequence[Defence], where: str, model: Architecture | None = None) -> None:
-    """Refuse defences that undo each other, and one that acts on a part which the plan's model does not have.
+    """Reject defences that undo each other, and a defence on a layer that the plan's model does not have.
 
-    A defence says itself with whom it cannot be combined; only that it stands there twice is the same for all.
+    Each defence declares what it cannot be combined with; only the check for duplicates is common to all.
     """
     names = [defence.name for defence in defences]
     for place, name in enumerate(names):
@@ -32,11 +32,11 @@ def check_together(defences: Sequence[Defence], where: str, model: Architecture 
 
 
 def require_places(defence: Defence, model: Architecture | Model, where: str = "") -> None:
-    """Refuse a defence that acts on a part which the model does not have: it would do nothing."""
+    """Reject a defence on a layer that the model does not have: it would do nothing."""
     for place in defence.places:
         if place not in getattr(model, "places", ()):
             named = f"model '{model.name}'" if hasattr(model, "name") else "this model"
             raise PlanError(
-                f"{where}defence '{defence.name}' acts on what leaves the {place} layer, and {named} has none that it "
-                "could reach; choose another model (char-lm, word-lm and rating have every place)"
+                f"{where}defence '{defence.name}' acts on the output of the {place} layer, but {named} has none; "
+                "choose another model (char-lm, word-lm and rating have both)"
             )

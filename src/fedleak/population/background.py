@@ -50,7 +50,7 @@ def check(background: Examples, population: Population, own: Examples) -> None:
 
 
 def without_users(background: Examples, shares: Sequence[Share], findings: list[Finding]) -> Examples:
-    """Drop what a user also holds: behind data of its own a client would hide nothing.
+    """Drop background examples that a user also holds: mixing in a user's own data would hide nothing.
 
     Single duplicates are dropped and reported. If the background contains a large part of a user's data, it is not
     independent of the users, and the rest of it cannot be trusted either: it is rejected.
@@ -68,6 +68,6 @@ def without_users(background: Examples, shares: Sequence[Share], findings: list[
     if not copies.any():
         return background
     count = int(copies.sum())
-    text = f"{count} background example(s) are copies of a user's; left out of the background."
+    text = f"{count} background example(s) duplicate a user's example; dropped from the background."
     findings.append(Finding(kind="background", count=count, action="drop", text=text))
     return background.take(~copies)

@@ -30,7 +30,7 @@ _NAMED = 8  # users or groups that a text names before it says "and more"
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that the examination found, and what was done about it."""
+    """Something that the checks found, and what was done about it."""
 
     kind: str  # split, sizes, twins, copies, few, untimed, background, injected
     count: int
@@ -49,7 +49,7 @@ class Examined:
 
 
 def examine(users: Sequence[User], plan: PopulationPlan) -> Examined:
-    """Look for twins, copies, users without usable times and with too few examples, and act as the plan says."""
+    """Look for twins, duplicates, users without usable times or with too few examples, and act as the plan says."""
     findings: list[Finding] = []
     # Before twins: a user with a single example that someone else has too is small, not a twin.
     users = _act_on_few(tuple(users), plan, findings)
@@ -95,7 +95,7 @@ def _act_on_copies(users: tuple[User, ...], plan: PopulationPlan, findings: list
         "drop": "only the first of each is kept",
         "keep": "all are kept, so the prior may contain duplicates of private data",
     }[plan.copies]
-    text = f"{count} example(s) of {whose} user(s) copy another one of the same user; {done}."
+    text = f"{count} example(s) of {whose} user(s) duplicate another one of the same user; {done}."
     findings.append(Finding(kind="copies", count=count, action=plan.copies, text=text))
     return copies.without_copies(users, found) if plan.copies == "drop" else users
 
@@ -134,7 +134,7 @@ def _act_on_times(
         rows += int((~known).sum())
         kept.append(user if known.all() else replace(user, examples=user.examples.take(known)))
     if rows:
-        text = f"{rows} example(s) without a time, of users who otherwise have them; left out."
+        text = f"{rows} example(s) without a time, of users whose other examples have one; left out."
         findings.append(Finding(kind="untimed", count=rows, action="drop", text=text))
     return tuple(kept), without
 
@@ -206,7 +206,7 @@ def _act_on_twins(
         "merge": "each group is merged into one user",
         "keep": "all are kept, so an attack cannot tell them apart and a twin's prior holds the victim's data",
     }[plan.twins]
-    text = f"{count} users form {len(found)} group(s) who share most of their examples ({named}); {done}."
+    text = f"{count} users form {len(found)} group(s) that share most of their examples ({named}); {done}."
     findings.append(Finding(kind="twins", count=len(found), action=plan.twins, text=text))
     if plan.twins == "keep":
         return users, frozenset(users[i].id for group in found for i in group)

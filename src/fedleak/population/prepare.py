@@ -80,9 +80,7 @@ def prepare(
     shares, findings = drawn.shares, [*drawn.findings, *examined.findings]
     marks = {share.user.id: marks[share.user.id] for share in shares if share.user.id in marks}
     if marks:
-        text = (
-            f"The adversary placed a record of its own in the texts of {len(marks)} user(s): the run was tampered with."
-        )
+        text = f"The adversary injected a record into the texts of {len(marks)} user(s), which changes the run."
         findings.append(Finding(kind="injected", count=len(marks), action="keep", text=text))
     if background is not None:
         public_data.check(background, population, shares[0].private)

@@ -18,8 +18,8 @@ _HEAD = """# Plan keys
 
 Terms are defined in the [glossary](../glossary.md).
 
-A plan is a TOML file. `fedleak check PLAN` says whether it is valid; `fedleak check PLAN --resolved` prints it with
-every default filled in. Unknown keys are errors. This page is generated from the code (`make reference`).
+A plan is a TOML file. `fedleak check PLAN` validates it; `fedleak check PLAN --resolved` prints it with all defaults
+filled in. Unknown keys are errors. This page is generated from the code (`make reference`).
 
 ## Top level
 
@@ -29,10 +29,10 @@ every default filled in. Unknown keys are errors. This page is generated from th
 | `story` | text | empty | what is audited, in plain language, for readers who do not know the system |
 | `seeds` | list of int >= 0 | `[0]` | everything is run once per seed; scores pool the seeds by user |
 | `[full]` | table | none | keys of this plan that `--full` replaces, for instance `population = {users = 300}` |
-| `[limits.GAME]` | table | none | shares that no interval's lower end may exceed (exit code 3) |
+| `[limits.GAME]` | table | none | scores that the lower end of an interval must not exceed (exit code 3) |
 
-Limits stand in a table for each game, for instance `[limits.identify]` with `ap = 0.3`. They hold for the undefended
-run, or for the `[[defence]]` that is marked `deployed = true`.
+Limits are in a table for each game, for instance `[limits.identify]` with `ap = 0.3`. They apply to the undefended
+run, or to the `[[defence]]` that is marked `deployed = true`.
 Paths in a plan are relative to the folder in which `fedleak` is started.
 """
 

@@ -15,7 +15,7 @@ from fedleak.results.detail import Figure, Series
 __all__ = ["draw_figure"]
 
 _BOX = Box(40, 30, WIDTH - 14, 240)
-_MOST_DOTS = 1500  # of a scatter: more are a blot, and a heavy page
+_MOST_DOTS = 1500  # of a scatter plot: more are illegible, and make the page large
 _MOST_WRITTEN = 14  # columns of a heatmap whose cells hold their numbers
 _LABEL, _HEAD = 30, 14  # letters of the name of a row and of a column
 
@@ -43,7 +43,7 @@ def _lines(name: str, drawn: Figure) -> Markup:
         elif series.low and series.high:
             parts.append(spread(x(series.x[0]), y(series.low[0]), y(series.high[0]), colour))
         places = [(x(a), y(b)) for a, b in zip(series.x, series.y, strict=True)]
-        # A level is a level wherever it is, so one that was measured once still crosses the figure.
+        # A reference level that was measured once is drawn across the whole figure.
         if mark is None and len(places) == 1:
             places = [(_BOX.left, places[0][1]), (_BOX.right, places[0][1])]
         parts.append(el("path", d=path(places), class_=f"line {colour}"))
@@ -75,7 +75,7 @@ def _scatter(name: str, drawn: Figure) -> Markup:
     told = "; ".join(f"{printable(series.name)}: {len(series.x)} points" for series in drawn.series)
     if drawn.diagonal:
         above = sum(b > a for a, b in zip(xs, ys, strict=True))
-        told += f". {above} of {len(xs)} points lie above the diagonal, which is dashed"
+        told += f". {above} of {len(xs)} points are above the dashed diagonal"
     if step > 1:
         told += f". Every {step}th point is drawn"
     legend_parts, height = legend(entries, bottom)
@@ -168,7 +168,7 @@ def _heatmap(name: str, drawn: Figure) -> Markup:
         parts.append(el("rect", **shape, fill_opacity=0.94 * abs(value) / size, class_=kind))
         parts.append(el("text", _short(value), x=8 + 52.0 * i + 25, y=bottom + 40, class_="tick", text_anchor="middle"))
     told = "; ".join(
-        f"{label}: " + ", ".join("nothing measured" if value is None else _short(value) for value in values)
+        f"{label}: " + ", ".join("not measured" if value is None else _short(value) for value in values)
         for label, values in zip(rows, cells, strict=True)
     )
     whole = f"Columns: {', '.join(heads)}. {told}." if len(known) <= 200 else f"From {_short(low)} to {_short(high)}."
@@ -184,7 +184,7 @@ _KINDS: Mapping[str, Callable[[str, Figure], Markup]] = {
 
 
 def _sorted(series: Series) -> Series:
-    """From left to right, or the line would run back and forth."""
+    """Sort by x, so that the line does not run back and forth."""
     order = sorted(range(len(series.x)), key=series.x.__getitem__)
 
     def put(values: list[float] | None) -> list[float] | None:
@@ -216,7 +216,7 @@ def _said(series: Series, i: int) -> str:
 
 
 def _told(drawn: Figure, lines: Sequence[Series]) -> str:
-    """The figure in words: every value, since a line seldom has many."""
+    """The figure in words, with every value: a line seldom has many."""
     told = []
     for series in lines:
         if series.labels:

@@ -45,7 +45,7 @@ def comparison(name: str, scene: GameSummary) -> Markup:
             wide = max(x(score.chance_high) - x(min(score.chance, score.chance_high)), 2.0)
             parts.append(el("rect", x=x(score.chance), y=middle - 7, width=wide, height=14.0, class_="chance"))
             parts.append(_bar(x(score.low), middle, x(score.high), middle, kind, cap=4))
-            knowing = ", known to the attacker" if score.adaptive else ""
+            knowing = ", defence-aware" if score.adaptive else ""
             dot = el("title", f"{attack} on {run.label}{knowing}: {_said(score)}")
             parts.append(el("circle", dot, cx=x(score.value), cy=middle, r=4.0, class_=f"dot {kind}"))
             top += row
@@ -54,7 +54,7 @@ def comparison(name: str, scene: GameSummary) -> Markup:
 
 
 def per_user(name: str, detail: Detail, score: Score | None) -> Markup | None:
-    """How identifiable each user was, most identifiable first: a mean can hide users who are always found."""
+    """How identifiable each user is, most identifiable first: a mean can hide users who are always identified."""
     if not detail.users:
         return None
     values = sorted((user.ap for user in detail.users), reverse=True)
@@ -84,26 +84,26 @@ def per_user(name: str, detail: Detail, score: Score | None) -> Markup | None:
 
 
 def precision_recall(name: str, detail: Detail, control: Detail | None) -> Markup | None:
-    """Of the claims an attacker makes, how many are right, as it makes more of them; beside the control."""
+    """Precision over recall of an attack's predictions, beside the control."""
     if not detail.recall:
         return None
     box = Box(36, 30, WIDTH - 14, 200)
     x, y = Axis(0, 1, box.left, box.right), Axis(0, 1, box.bottom, box.top)
     parts: list[str] = [
-        frame(box, x, y, "recall: share of the true answers found", "precision: share of claims that are right")
+        frame(box, x, y, "recall: share of the true answers found", "precision: share of predictions that are right")
     ]
     if control is not None and control.recall:
         parts.append(el("path", d=_curve(control, x, y), class_="curve quiet"))
     parts.append(el("path", d=_curve(detail, x, y), class_="curve leak"))
     half = next((p for r, p in zip(detail.recall, detail.precision, strict=True) if r >= 0.5), detail.precision[-1])
-    told = f"At a recall of one half the precision is {format_value(half)}."
+    told = f"At a recall of 0.5 the precision is {format_value(half)}."
     if control is not None and control.recall:
         told += " The dashed line is the control."
     return figure(name, "Precision and recall", told, 242, *parts)
 
 
 def confusion(name: str, detail: Detail) -> Markup | None:
-    """Who was taken for whom, among the most and the least identifiable users."""
+    """Confusion matrix of the most and the least identifiable users."""
     users = [printable(user) for user in detail.confusion_users]
     if not users:
         return None
@@ -118,20 +118,20 @@ def confusion(name: str, detail: Detail) -> Markup | None:
         parts.append(el("text", shorten(user, 11), x=at, y=top - 6, class_="tick", transform=turn))
         for column, share in enumerate(shares):
             place = {"x": left + cell * column, "y": top + cell * row}
-            note = el("title", f"{user} named as {users[column]}: {share:.0%}")
+            note = el("title", f"{user} predicted as {users[column]}: {share:.0%}")
             size = cell - 1.5
             parts.append(el("rect", **place, width=size, height=size, class_="cell"))
             parts.append(el("rect", note, **place, width=size, height=size, fill_opacity=float(share), class_="heat"))
     right = [row[i] for i, row in enumerate(detail.confusion)]
     told = (
-        "Rows are true senders, columns the names given; darker is more often. On the diagonal, from first to last: "
+        "Rows are true senders, columns predicted senders; darker is more often. The diagonal, from first to last: "
         + ", ".join(f"{user} {share:.0%}" for user, share in zip(users, right, strict=True))
     )
-    return figure(name, "Who was taken for whom", told, top + cell * len(users) + 8, *parts)
+    return figure(name, "Confusion matrix", told, top + cell * len(users) + 8, *parts)
 
 
 def null_distribution(name: str, detail: Detail, score: Score | None, measure: str) -> Markup | None:
-    """The score when identities are permuted, beside the score itself: how far outside of luck it lies."""
+    """The null distribution (identities permuted) beside the observed score."""
     if not detail.null or score is None:
         return None
     box = Box(36, 30, WIDTH - 14, 200)
@@ -171,7 +171,7 @@ def null_distribution(name: str, detail: Detail, score: Score | None, measure: s
 
 
 def claims(name: str, detail: Detail) -> Markup | None:
-    """How high the claims were where the answer is yes and where it is no: the less they overlap, the more is known."""
+    """Histograms of the predictions where the answer is yes and where it is no: less overlap is a stronger attack."""
     found = detail.claims
     if found is None or len(found.edges) < 2:
         return None
@@ -181,7 +181,7 @@ def claims(name: str, detail: Detail) -> Markup | None:
     }
     x = Axis(found.edges[0], max(found.edges[-1], found.edges[0] + 1e-9), box.left, box.right)
     y = Axis(0, max([1e-9, *shares["yes"], *shares["no"]]) * 1.1, box.bottom, box.top)
-    parts: list[str] = [frame(box, x, None, "claim: how sure the attack is")]
+    parts: list[str] = [frame(box, x, None, "prediction: confidence of the attack")]
     parts.append(el("text", "share of the questions", x=0.0, y=box.top - 12, class_="axis"))
     for kind, heights in shares.items():
         for share, start, stop in zip(heights, found.edges[:-1], found.edges[1:], strict=True):
@@ -192,10 +192,10 @@ def claims(name: str, detail: Detail) -> Markup | None:
         parts.append(el("rect", x=at, y=box.top - 22, width=12.0, height=10.0, class_=f"answer {kind}"))
         parts.append(el("text", kind, x=at + 17, y=box.top - 12, class_="tick"))
     told = "; ".join(
-        f"answer {kind}: {sum(counts)} questions, most of them with claims near {_middle(found.edges, counts)}"
+        f"answer {kind}: {sum(counts)} questions, most of them with predictions near {_middle(found.edges, counts)}"
         for kind, counts in (("yes", found.yes), ("no", found.no))
     )
-    return figure(name, "Claims by the right answer", f"{told}.", 242, *parts)
+    return figure(name, "Predictions by the true answer", f"{told}.", 242, *parts)
 
 
 def _middle(edges: Sequence[float], counts: Sequence[int]) -> str:
@@ -208,7 +208,7 @@ def _said(score: Score) -> str:
 
 
 def _share_axis(scores: Sequence[Score], start: float, stop: float, also: float = 0.0) -> Axis:
-    """From zero, as every share is judged from there, to just above the largest value."""
+    """From zero, so that shares are comparable, to just above the largest value."""
     largest = max([also, *(max(score.high, score.chance_high) for score in scores)], default=1.0)
     return Axis(0.0, min(max(largest * 1.08, 0.05), 1.0), start, stop)
 
@@ -240,7 +240,7 @@ def _curve(detail: Detail, x: Axis, y: Axis) -> str:
 
 
 def _thin(values: Sequence[_T], most: int) -> list[_T]:
-    """Keep at most so many values, evenly spaced, with both ends."""
+    """Keep at most this many values, evenly spaced, with both ends."""
     if len(values) <= most:
         return list(values)
     return [values[i] for i in np.linspace(0, len(values) - 1, most).round().astype(int).tolist()]

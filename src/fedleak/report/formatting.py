@@ -45,7 +45,7 @@ def run_label(defence: Mapping[str, Any] | None, control: str | None) -> str:
 
 
 def epsilon(value: float) -> str:
-    """An epsilon of differential privacy; past a thousand it promises nothing, and digits would seem to say more.
+    """An epsilon of differential privacy; above 1000 it guarantees nothing, so it is rounded.
 
     >>> epsilon(2.5), epsilon(341983.01)
     ('2.50', '3.4e+05')
@@ -84,8 +84,8 @@ def interval(score: Score) -> str:
 def times(score: Score) -> str:
     """How many times chance a score is.
 
-    A chance of exactly zero has no multiple, and 1.6 times a chance of one half means nothing to anybody: both stay a
-    dash.
+    A chance of exactly zero has no multiple, and a multiple of a large chance, for instance 1.6 times 0.5, says little:
+    both are a dash.
     """
     if score.multiple is None or score.chance > _TIMES_WORTH:
         return "-"

@@ -1,7 +1,7 @@
 """One self-contained HTML page: verdicts first, then the evidence, then everything needed to repeat it.
 
-The page uses no network, no script and no font but the reader's own; its content security policy says so to the
-browser. Names and plans come from outside and are escaped wherever they stand.
+The page uses no network, no script and no font but the reader's own; its content security policy enforces
+that. Names and plans are untrusted and are escaped everywhere.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MOST_RECORDS = 40  # users in the table of secrets
 
 
 def write(audit: Audit, path: Path) -> Path:
-    """Write the page whole or not at all, readable by its owner only: it names users."""
+    """Write the page atomically, readable only by the file's owner: it names users."""
     page = render(audit)
     path = Path(path)
     private_folder(path.parent)
@@ -32,7 +32,7 @@ def write(audit: Audit, path: Path) -> Path:
 
 
 def render(audit: Audit) -> str:
-    """Draw the page; the same audit always gives the same text."""
+    """Render the page; the same audit always gives the same text."""
     environment = _environment()
     shown = []
     for section in sections():
@@ -43,7 +43,7 @@ def render(audit: Audit) -> str:
     return environment.get_template("report.html").render(
         audit=audit,
         sections=shown,
-        style=Markup(environment.get_template("style.css").render()),  # our own file, never an audit's words
+        style=Markup(environment.get_template("style.css").render()),  # our own file, never text of an audit
     )
 
 
@@ -55,7 +55,7 @@ def _environment() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        # A name must not reach the page with characters that a browser acts on instead of showing.
+        # Names must not bring control characters into the page.
         finalize=lambda value: (
             value if isinstance(value, Markup) or not isinstance(value, str) else formatting.printable(value)
         ),

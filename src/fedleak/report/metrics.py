@@ -1,4 +1,4 @@
-"""What metrics and controls are called, and what they mean."""
+"""Titles and definitions of metrics and controls."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["metric_info", "metric_title", "definitions", "control_definitions"]
 
 
 def metric_info(game: GameInfo | None, metric: str) -> MetricInfo:
-    """What a game says of one of its metrics; its bare name, where the results do not say more."""
+    """A game's description of one of its metrics; only its name, where the results have no description."""
     known = [] if game is None else game.metrics
     return next(
         (one for one in known if one.name == metric), MetricInfo(name=metric, title=metric, short=metric, text="")
@@ -18,32 +18,32 @@ def metric_info(game: GameInfo | None, metric: str) -> MetricInfo:
 
 
 def metric_title(audit: Audit, game: str, metric: str) -> str:
-    """A metric in full."""
+    """The title of a metric."""
     return metric_info(audit.games.get(game), metric).title
 
 
 def definitions(audit: Audit) -> list[tuple[str, str]]:
-    """What each metric of an audit's scores means, once."""
+    """The definition of each metric of an audit, once."""
     used = dict.fromkeys((score.game, score.metric) for score in audit.scores)
     found = dict.fromkeys(metric_info(audit.games.get(game), metric) for game, metric in used)
     return [(f"{m.title} ({m.short})" if m.short not in m.title else m.title, m.text) for m in found if m.text]
 
 
 _CONTROLS = {
-    "iid": "The same audit of a population in which everyone's data is pooled and dealt out at random before anything "
-    "else is done to it, so that nobody's data has anything personal in it.",
-    "fresh-data": "The same audit of a federation in which everybody's examples are dealt out again before every "
-    "round, so that no client repeats anything by which it could be known again.",
-    "decoys": "The same claims, marked against records that look like secrets and that nobody holds.",
-    "shuffled-selection": "The same attacks, told in the wrong order which clients took part, so that it has nothing "
-    "to do with what the model learnt.",
-    "swapped-secrets": "The same claims, each client's marked against the secret of another client's owner. Chance is "
-    "higher than elsewhere: when these are mixed once more, some come back to where they belong.",
+    "iid": "The same audit after all data is pooled and redistributed at random before any other step, so that no data "
+    "is user-specific.",
+    "fresh-data": "The same audit of a federation in which every client has different examples in every round, so that "
+    "no client reuses data by which its updates could be linked.",
+    "decoys": "The same predictions, scored against records of the same format that no client holds.",
+    "shuffled-selection": "The same attacks, given the participation of the rounds in the wrong order, so that it is "
+    "unrelated to what the model learned.",
+    "swapped-secrets": "The same predictions, each client's scored against the secret of another client's user. Chance "
+    "is higher than elsewhere: permuting the swapped secrets returns some to their own client.",
 }
 
 
 def control_definitions(scores: Iterable[Score]) -> list[tuple[str, str]]:
-    """What each control of these scores is, once; of an audit without any, what one would be."""
+    """The definition of each control of these scores, once; of the IID control if there is none."""
     used = dict.fromkeys(score.control for score in scores if score.control is not None) or dict.fromkeys(["iid"])
     return [
         (f"{name.upper() if name == 'iid' else name} control", f"{_CONTROLS.get(name, '')} {_ARTEFACT}".strip())
@@ -51,4 +51,4 @@ def control_definitions(scores: Iterable[Score]) -> list[tuple[str, str]]:
     ]
 
 
-_ARTEFACT = "A score above or below chance there would be an artefact of the set-up."
+_ARTEFACT = "There, a score above or below chance is an artefact of the set-up."

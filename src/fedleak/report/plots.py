@@ -20,7 +20,7 @@ LETTER = 7.4  # width of a letter of a tick at its largest, on a phone
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How one series is told from the others: by colour, and by shape for those who do not see colour."""
+    """How one series is distinguished from the others: by colour, and by shape for colour-blind readers."""
 
     colour: str
     shape: int
@@ -41,7 +41,7 @@ def marks(names: Sequence[str]) -> list[Mark]:
 
 
 def point(x: float, y: float, mark: Mark, said: str, size: float = 4.0) -> Markup:
-    """One point, with what is said when it is pointed at."""
+    """One point with its tooltip."""
     kind = f"{'hollow' if mark.hollow else 'solid'} {mark.colour}"
     note = el("title", said) if said else Markup("")
     if mark.shape == 0:
@@ -57,14 +57,14 @@ def point(x: float, y: float, mark: Mark, said: str, size: float = 4.0) -> Marku
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The x axis: where values stand, and which of them are written."""
+    """The x axis: positions of values, and which of them are labelled."""
 
     axis: Axis
     log: bool
     ticks: tuple[tuple[float, str], ...]
 
     def __call__(self, value: float) -> float:
-        """The place of a value."""
+        """The position of a value."""
         return self.axis(math.log10(value) if self.log else value)
 
 
@@ -84,7 +84,7 @@ def scale(values: Sequence[float], names: Sequence[str] | None, log: bool, box: 
 
 
 def value_axis(values: Sequence[float], start: float, stop: float) -> Axis:
-    """From zero where nothing is negative, and not beyond one where everything is a share."""
+    """From zero where nothing is negative, and at most one where everything is a share."""
     if not values or min(values) < 0:
         return Axis.around(values or [0.0, 1.0], start, stop)
     largest = max(values)
@@ -93,7 +93,7 @@ def value_axis(values: Sequence[float], start: float, stop: float) -> Axis:
 
 
 def grid(box: Box, x: Scale, y: Axis, x_label: str, y_label: str) -> tuple[Markup, float]:
-    """Grid lines, ticks and names of the axes; and how far down they reach. Ticks that would overlap are left out."""
+    """Grid lines, ticks and axis labels, and their lowest position. Ticks that would overlap are left out."""
     parts = [el("text", shorten(printable(y_label), 58), x=0.0, y=box.top - 12, class_="axis")]
     ticks = y.ticks()
     for tick, text in zip(ticks, labels(ticks), strict=True):
@@ -121,7 +121,7 @@ def grid(box: Box, x: Scale, y: Axis, x_label: str, y_label: str) -> tuple[Marku
 
 
 def legend(entries: Iterable[tuple[str, Callable[[float, float], Markup]]], top: float) -> tuple[Markup, float]:
-    """Names beside the marks they stand for, in lines that fit the figure; and where the last of them ends."""
+    """Names beside their marks, in lines that fit the figure, and the height of the last line."""
     parts, left, line = [], 4.0, top + 14
     for name, drawn in entries:
         text = shorten(printable(name), 44)

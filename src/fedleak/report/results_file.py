@@ -25,12 +25,12 @@ class _Version(msgspec.Struct):
 
 
 def write(audit: Audit, folder: Path) -> Path:
-    """Write an audit's result whole or not at all, readable by its owner only: it names users."""
+    """Write an audit's result atomically, readable only by the file's owner: it names users."""
     folder = Path(folder)
     content = encode(msgspec.structs.replace(audit, details=[_unseen(detail) for detail in audit.details]))
     private_folder(folder)
     write_atomic(folder / NAME, content)
-    # Images of users' data do not belong into a file that is passed on.
+    # Images of users' data do not belong in a file that is shared.
     if any(detail.grids for detail in audit.details):
         write_atomic(folder / IMAGES, msgspec.json.encode([detail.grids for detail in audit.details]))
     return folder / NAME
@@ -41,7 +41,7 @@ def _unseen(detail: Detail) -> Detail:
 
 
 def with_images(audit: Audit, folder: Path) -> Audit:
-    """The audit with the images that were kept beside it, where they still belong to it."""
+    """The audit with the images saved beside it, if they still match."""
     path = Path(folder) / IMAGES
     if not path.exists():
         return audit
@@ -58,8 +58,8 @@ def with_images(audit: Audit, folder: Path) -> Audit:
 def encode(audit: Audit) -> bytes:
     """Write an audit as JSON; the same audit always gives the same bytes.
 
-    JSON has no NaN, and a score that is not a number is a bug in what made it: it is refused here rather than turned
-    into a null that no reader expects.
+    JSON has no NaN, and a score that is not a number is a bug in its computation: it is rejected here rather than
+    written as an unexpected null.
     """
     tidy = msgspec.structs.replace(audit, scores=_in_order(audit))
     _refuse_nan(msgspec.to_builtins(tidy), "audit")
@@ -70,7 +70,7 @@ def read_results(folder: Path) -> Audit:
     """Read the result of an audit back."""
     path = Path(folder) / NAME
     if not path.exists():
-        raise TraceError(f"{path}: there is no result here yet; run `fedleak score` or `fedleak audit` first")
+        raise TraceError(f"{path}: no result yet; run `fedleak score` or `fedleak audit` first")
     content = read_whole(path)
     try:
         found = msgspec.json.decode(content, type=_Version).schema
@@ -98,7 +98,7 @@ def read_results(folder: Path) -> Audit:
 
 
 def _ragged(audit: Audit) -> Iterator[tuple[str, bool]]:
-    """Every place whose lists must fit each other, and whether they do not."""
+    """Every place whose lists must have matching lengths, and whether they do not."""
     for i, detail in enumerate(audit.details):
         users, values, claims = len(detail.confusion_users), len(detail.values), detail.claims
         fits = [len(detail.recall) == len(detail.precision), len(detail.confusion) == users]
@@ -152,7 +152,7 @@ def _rank(name: str, known: Any) -> tuple[int, str]:
 
 def _refuse_nan(value: Any, place: str) -> None:
     if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"{place} is {value}, which a result must never hold")
+        raise ValueError(f"{place} is {value}, which is not allowed in a result")
     if isinstance(value, dict):
         for key, item in value.items():
             _refuse_nan(item, f"{place}.{key}")

@@ -1,4 +1,4 @@
-"""What a section of the report is: one class, and one partial for the page that lies beside it.
+"""A section of the report: one class, and one template of the page (a partial) beside it.
 
 The terminal and the page show the same sections in the same order, from the same numbers. A package adds its own with
 an entry point of the group `fedleak.section`, for instance
@@ -30,11 +30,11 @@ class Section:
     title: ClassVar[str]  # the heading
 
     def context(self, audit: Audit) -> Mapping[str, Any] | None:
-        """What the partial is given beside `audit`; None leaves the section out."""
+        """Variables of the partial besides `audit`; None omits the section."""
         return {}
 
     def show(self, audit: Audit, console: Console) -> None:
-        """Print it in the terminal; a section may have nothing to say there."""
+        """Print the section in the terminal; prints nothing by default."""
 
     @property
     def partial(self) -> Path:

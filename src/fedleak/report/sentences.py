@@ -1,4 +1,4 @@
-"""What a game's scores say: a sentence, one large number, and the columns of a table."""
+"""A game's scores as a sentence, one large number, and the columns of a table."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def found(scene: GameSummary) -> str:
     if best is None:
         return "No attack was scored on this run."
     told = best.in_words or (
-        f"The strongest attack, {best.attack}, reaches {scene.measure} {format_value(best.value)}; guessing would "
-        f"manage {format_value(best.chance)}."
+        f"The strongest attack, {best.attack}, reaches {scene.measure} {format_value(best.value)}; chance is "
+        f"{format_value(best.chance)}."
     )
     return told if leaks(best) else told + _NOT_SHOWN
 
 
 def big(best: Score) -> str:
-    """The one number to print large: that of the sentence beside it."""
+    """The number to print large: the one in the sentence beside it."""
     return best.number or format_value(best.value)
 
 
@@ -37,12 +37,12 @@ class Column:
     """One column of a table of scores, after the score itself."""
 
     title: str
-    narrow: str  # the same where there is little room
+    narrow: str  # the same for narrow tables
     cell: Callable[[RunSummary, Score], str]
 
 
 def columns(scene: GameSummary) -> list[Column]:
-    """What stands beside the headline metric of a game: its chance level, and what else helps to grasp it."""
+    """The columns beside the headline metric of a game: its chance level, and metrics that help to interpret it."""
     shown = [Column("chance", "chance", lambda run, score: format_value(score.chance))]
     worth = scene.info is None or scene.info.multiples
     if worth and any(times(score) != "-" for run in scene.runs for score in run.of(scene.metric)):

@@ -1,6 +1,6 @@
-"""How every report reads an audit: scenes, runs, the strongest attack, and the sentences that say what was shown.
+"""How every report summarises an audit: games, runs, the strongest attack, and sentences on what was shown.
 
-The terminal and the page say the same thing because both take their words from here.
+The terminal and the page say the same because both take their text from here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """One federation as one adversary attacked it: undefended, under a defence, or as a control."""
+    """One run under attack by one adversary: undefended, defended, or a control."""
 
     label: str
     short: str  # the label without its settings
@@ -48,36 +48,36 @@ class RunSummary:
         return sorted((s for s in self.of(metric) if s.attack == attack), key=lambda score: score.adaptive)
 
     def score(self, attack: str, metric: str) -> Score | None:
-        """The score of one attack, if that attack was played on this run; the stronger where there are two."""
+        """The score of one attack, if it was run on this federation; the stronger one where there are two."""
         return max(self.rows(attack, metric), key=strength, default=None)
 
     def beside(self, score: Score, metric: str) -> Score | None:
-        """Another metric of the same play."""
+        """Another metric of the same attack run."""
         return next((s for s in self.rows(score.attack, metric) if s.adaptive == score.adaptive), None)
 
     @property
     def knowing(self) -> bool:
-        """Whether a defence-aware attacker was played too."""
+        """Whether a defence-aware attack was run too."""
         return any(score.adaptive for score in self.scores)
 
     def strongest(self, metric: str) -> Score | None:
-        """The attack that a defender must fear: the one whose interval begins highest."""
+        """The strongest attack: the one whose lower confidence bound is highest."""
         return max(self.of(metric), key=strength, default=None)
 
     @property
     def utility(self) -> Utility | None:
-        """How good the model of this run is; of two runs the one in which every client defends itself."""
+        """Utility of this run's model; of two runs, the one in which every client applies the defence."""
         known = sorted((s for s in self.scores if s.utility is not None), key=lambda score: not score.adaptive)
         return known[0].utility if known else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GameSummary:
-    """One adversary playing one game against every run."""
+    """The results of one adversary in one game, over every run."""
 
     adversary: str
     game: str
-    info: GameInfo | None  # what the game says about itself
+    info: GameInfo | None  # the description of the game
     metric: str  # the one that verdicts are about
     threat: Threat | None
     attacks: tuple[str, ...]
@@ -89,7 +89,7 @@ class GameSummary:
         return self.info.question if self.info else f"The game '{self.game}'."
 
     def metric_info(self, metric: str) -> MetricInfo:
-        """What the game says of one of its metrics."""
+        """The description of one of the game's metrics."""
         return metric_info(self.info, metric)
 
     @property
@@ -118,7 +118,7 @@ class GameSummary:
 
 
 def game_summaries(audit: Audit) -> tuple[GameSummary, ...]:
-    """Put the scores of an audit in the order in which they are told: no defence, each defence, each control."""
+    """Group the scores of an audit by adversary and game, in report order: no defence, defences, controls."""
     found: list[GameSummary] = []
     pairs = dict.fromkeys((score.adversary, score.game) for score in audit.scores)
     threats = {threat.name: threat for threat in audit.threats}
@@ -171,17 +171,17 @@ def _letters(position: int) -> str:
 
 
 def strength(score: Score) -> tuple[float, float]:
-    """What the strongest attack is chosen by: where its interval begins, then where it lies."""
+    """The key by which the strongest attack is chosen: lower confidence bound, then value."""
     return score.low, score.value
 
 
 def leaks(score: Score) -> bool:
-    """Whether an attack has shown a leak: its whole interval lies above chance; of a distance, below."""
+    """Whether an attack has shown a leak: its whole interval is above chance; below it, for a distance."""
     return score.high < score.chance if score.distance else score.low > score.chance
 
 
 def verdict(score: Score) -> str:
-    """What one score shows, in the fixed words of a verdict; a failed attack shows nothing about safety."""
+    """The verdict on one score, in fixed words; a failed attack does not prove privacy."""
     if score.verdict:
         return score.verdict
     if leaks(score):
@@ -194,37 +194,36 @@ def control_held(scene: GameSummary) -> tuple[bool | None, str]:
     scores = [score for run in scene.controls for score in run.of(scene.metric)]
     if not scores:
         return None, (
-            "No control was run, so this audit cannot tell what users' data gives away from what the set-up "
-            "itself gives away."
+            "No control was run, so this audit cannot separate leakage from users' data from artefacts of the set-up."
         )
     off = [(score, direction) for score in scores if (direction := departure(score, len(scores)))]
     kinds = {run.control for run in scene.controls}
-    where = "where nobody's data has anything personal in it" if kinds == {"iid"} else "where there is nothing to find"
+    where = "where no data is user-specific" if kinds == {"iid"} else "where there is nothing to find"
     if not off:
         many = "the score is not" if len(scores) == 1 else f"none of the {len(scores)} scores is"
         cause = (
             "the users' own data, not from the set-up"
             if kinds == {"iid"}
-            else "what clients repeat, not from the set-up"
+            else "data that clients reuse, not from the set-up"
             if kinds == {"fresh-data"}
             else "the run, not from the set-up"
         )
         return True, (
-            f"The control holds: {where}, {many} shown to depart from chance, above or below. What the attacks find "
-            f"elsewhere comes from {cause}."
+            f"The control holds: {where}, {many} shown to differ from chance. What the attacks find elsewhere comes "
+            f"from {cause}."
         )
     names = ", ".join(
         f"{score.attack} ({format_value(score.value)}, {direction} chance {format_value(score.chance)})"
         for score, direction in off
     )
     return False, (
-        f"The control is off: {where}, {len(off)} of {len(scores)} scores depart from chance: {names}. If other seeds "
-        "show it too, the set-up itself moves the scores, and none of them can be relied on."
+        f"The control failed: {where}, {len(off)} of {len(scores)} scores differ from chance: {names}. If other seeds "
+        "show it too, the scores are artefacts of the set-up, and none of them is reliable."
     )
 
 
 def helped(scene: GameSummary, run: RunSummary) -> str:
-    """One sentence on what a defence changed for the strongest attack, and what it cost."""
+    """One sentence on how a defence changes the strongest attack, and its cost in utility."""
     after = run.strongest(scene.metric)
     if after is None:
         return "No attack was scored under this defence."
@@ -244,7 +243,7 @@ def helped(scene: GameSummary, run: RunSummary) -> str:
 
 
 def changed(utility: Utility | None) -> str:
-    """What a defence did to the model, in words."""
+    """How a defence changed the utility of the model, in words."""
     if utility is None:
         return ""
     now = f"the model's {utility.metric} {format_value(utility.value)}"
@@ -258,25 +257,25 @@ def changed(utility: Utility | None) -> str:
 
 
 def compared(utility: Utility) -> str:
-    """How good the model is, beside what it could have been."""
+    """Utility of the model, with baselines."""
     parts = [f"{utility.metric} {format_value(utility.value)}"]
     if utility.centralised is not None:
-        parts.append(f"trained in one place on everyone's data: {format_value(utility.centralised)}")
+        parts.append(f"centralised training on all data: {format_value(utility.centralised)}")
     if utility.knn is not None:
-        parts.append(f"ten nearest examples: {format_value(utility.knn)}")
+        parts.append(f"10 nearest neighbours: {format_value(utility.knn)}")
     if utility.chance is not None:
-        parts.append(f"the best constant answer: {format_value(utility.chance)}")
+        parts.append(f"best constant prediction: {format_value(utility.chance)}")
     return "; ".join(parts)
 
 
 def failed(audit: Audit) -> list[str]:
-    """One sentence for every cell of a sweep that could not be run."""
-    known = {True: ", known to the attacker", False: ""}
+    """One sentence for every cell of a sweep that failed."""
+    known = {True: ", defence-aware", False: ""}
     return [f"{run_label(f.defence, None)}{known[f.adaptive]}, seed {f.seed}: {f.why}" for f in audit.failures]
 
 
 def over_limit(audit: Audit) -> list[str]:
-    """One sentence per run and metric whose scores exceed the plan's limit, lower ends and all."""
+    """One sentence per run and metric whose lower confidence bounds exceed the plan's limit."""
     lines: dict[tuple[str, str, str, str, float], list[Score]] = {}
     for score in audit.scores:
         if score.exceeded and score.limit is not None:

@@ -1,4 +1,4 @@
-"""Just enough SVG: elements that escape whatever they hold, straight axes, and a frame that a screen reader can read.
+"""Minimal SVG: elements that escape their content, linear axes, and a frame that a screen reader can read.
 
 Colours are classes, not values, so that one figure serves light, dark and printed pages.
 """
@@ -22,7 +22,7 @@ def el(tag: str, *children: str, **attributes: object) -> Markup:
     >>> el("text", "<b>", x=1.504, class_="tick", stroke_width=2)
     Markup('<text x="1.5" class="tick" stroke-width="2">&lt;b&gt;</text>')
     """
-    # This is the one place where markup is put together by hand, so everything that comes in is escaped here.
+    # Markup is built by hand only here, so every input is escaped here.
     written = "".join(
         f' {name.rstrip("_").replace("_", "-")}="{escape(_value(value))}"'
         for name, value in attributes.items()
@@ -53,7 +53,7 @@ def shorten(text: str, length: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A straight map from values to places."""
+    """A linear map from values to positions."""
 
     low: float
     high: float
@@ -61,7 +61,7 @@ class Axis:
     stop: float
 
     def __call__(self, value: float) -> float:
-        """The place of a value."""
+        """The position of a value."""
         return self.start + (value - self.low) / (self.high - self.low) * (self.stop - self.start)
 
     def ticks(self, about: int = 5) -> list[float]:
@@ -74,7 +74,7 @@ class Axis:
 
     @staticmethod
     def around(values: Sequence[float], start: float, stop: float, least: float = 0.02) -> Axis:
-        """An axis with air around the values, however close together they are."""
+        """An axis with margins around the values, however close together they are."""
         low, high = min(values), max(values)
         air = max(0.12 * (high - low), least)
         return Axis(low - air, high + air, start, stop)
@@ -121,7 +121,7 @@ def labels(ticks: Sequence[float]) -> list[str]:
 
 
 def figure(name: str, title: str, description: str, height: float, *parts: str) -> Markup:
-    """Close a figure: the title and the description are what a screen reader says instead of the drawing."""
+    """Close a figure: a screen reader reads the title and the description instead of the drawing."""
     return el(
         "svg",
         el("title", title, id=f"{name}-t"),

@@ -1,4 +1,4 @@
-"""The result in the terminal, section by section. Colour only repeats what the words say."""
+"""The result in the terminal, section by section. Colour only repeats what the text says."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["show"]
 
 
 def show(audit: Audit, console: Console) -> None:
-    """Tell a person who never heard of the papers what an audit found, then give the numbers."""
+    """Print what an audit found in plain words, then the numbers."""
     console.print()
     console.print(Text(printable(audit.title), style="bold"))
     if audit.story:

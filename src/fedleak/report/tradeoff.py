@@ -1,4 +1,4 @@
-"""What each defence buys and costs, as a figure, a table and a sentence; the terminal and the page say the same."""
+"""The trade-off of each defence as a figure, a table and a sentence; the terminal and the page say the same."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ COLUMNS = (
 
 
 def figure(weighed: Tradeoff, measure: str) -> Figure:
-    """Leakage against utility, one line a defence through its strengths (Fig. 12 of Orekondy et al., 2020).
+    """Leakage against utility, one line per defence through its strengths (Fig. 12 of Orekondy et al., 2020).
 
-    `measure` is the metric in words. Leakage in multiples of chance, where chance is something to count in.
+    `measure` is the title of the metric. Leakage is in multiples of chance, where these are meaningful.
     """
     counted = all(setting.bound is not None for setting in weighed.settings)
     named: dict[str, list[Setting]] = {}
@@ -51,7 +51,7 @@ def figure(weighed: Tradeoff, measure: str) -> Figure:
         lines.append(Series(name=f"target, {weighed.target:g}x", x=ends, y=[weighed.target] * 2, reference=True))
     return Figure(
         kind="lines",
-        title="What each defence buys and what it costs",
+        title="Leakage against utility of each defence",
         x_label="utility, in units of the undefended model's",
         y_label=f"{measure} of the strongest attack" + (", times chance" if counted else ""),
         series=lines,
@@ -78,23 +78,21 @@ def rows(weighed: Tradeoff) -> list[tuple[str, ...]]:
 
 
 def changes(effect: Effect) -> str:
-    """What a defence changes of what leaves the clients, in a sentence."""
+    """How a defence changes the updates, in a sentence."""
     sizes = f" Norm {effect.norm:.2f} of the raw update's." if effect.norm is not None and effect.same < 1 else ""
     return f"{run_label(effect.defence, None)}: {effect.text}{sizes}"
 
 
 def promise(given: Promise) -> str:
-    """What a defence promises, and whether it keeps it, in a sentence."""
+    """A defence's privacy statement, and whether canaries contradict it, in a sentence."""
     if given.epsilon is None:
         return f"{given.how[:1].upper()}{given.how[1:]}."
     hidden = (
-        f" ({epsilon(given.hidden_epsilon)} while it is secret who took part)"
-        if given.hidden_epsilon is not None
-        else ""
+        f" ({epsilon(given.hidden_epsilon)} while participation is secret)" if given.hidden_epsilon is not None else ""
     )
     said = (
         f"{given.defence} states epsilon {epsilon(given.epsilon)}{hidden} at delta {given.delta:.1e} for the whole "
-        f"run, {epsilon(given.per_round or 0.0)} for a round with the client, at the level of a {given.unit}: "
+        f"run, {epsilon(given.per_round or 0.0)} for a round with the client, at {given.unit} level: "
         f"{given.adjacency}; against {given.against}. {given.how}."
     )
     if given.shown is None or given.tested is None:

@@ -1,1 +1,1 @@
-"""Claims against truth: metrics, chance levels, intervals, and the result that all reports are drawn from."""
+"""Score predictions against the truth: chance levels, intervals, and the result that all reports use."""

@@ -1,4 +1,4 @@
-"""Put an audit together: scores of every run, the words around them, and what was not tested."""
+"""Assemble an audit: scores of every run, descriptions, and what was not tested."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     defences: tuple[Any, ...]
     control: str | None
     deployed: bool
-    adaptive: bool = False  # by an adversary who knows of the defences
+    adaptive: bool = False  # by a defence-aware adversary
     facts: list[RunFacts]  # one per seed
     played: Mapping[str, list[AttackResult]]  # settings_key of the attack, its game and the adversary -> one per seed
 
@@ -127,13 +127,13 @@ def scored(plan: Plan, runs: Sequence[RunResult]) -> tuple[list[Score], list[Det
 
 
 def limited(score: Score, limits: Mapping[str, float], run: RunResult) -> Score:
-    """A score beside the plan's limit for it; only what is deployed has to keep one."""
+    """A score with the plan's limit for it; only the deployed run has limits."""
     limit = limits.get(score.metric) if run.deployed else None
     return msgspec.structs.replace(score, limit=limit, exceeded=limit is not None and score.low > limit)
 
 
 def about(game: Game) -> GameInfo:
-    """What a report needs to know of a game."""
+    """The description of a game for the report."""
     return GameInfo(
         question=f"{game.summary} {game.note}".strip(),
         controls=list(game.controls),
@@ -144,7 +144,7 @@ def about(game: Game) -> GameInfo:
 
 
 def game_figures(plan: Plan, scores: Sequence[Score]) -> list[GameFigure]:
-    """The figures that each game draws of the undefended run."""
+    """The figures of each game for the undefended run."""
     found = []
     for game in plan.games:
         name = label(game, plan.games)
@@ -163,7 +163,7 @@ def game_figures(plan: Plan, scores: Sequence[Score]) -> list[GameFigure]:
 
 
 def settings_key(attack: Any, game: Any, adversary: Any) -> str:
-    """Names and settings of an attack, its game and its adversary as one string, to tell alike ones apart."""
+    """Names and settings of an attack, its game and its adversary as one string, unique for each combination."""
     return msgspec.json.encode([to_dict(attack), to_dict(game), adversary.name], order="deterministic").decode()
 
 
@@ -218,7 +218,7 @@ def price(run: RunResult) -> Price:
 
 
 def missing_strongest(plan: Plan) -> dict[tuple[str, str], str]:
-    """The strongest attack of each game, by adversary, where that adversary can play it and the plan does not."""
+    """The strongest attack of each game, by adversary, where that adversary can run it and the plan does not."""
     played = {attack.name for attack in plan.attacks}
     return {
         (adversary.name, label(game, plan.games)): game.strongest
@@ -242,16 +242,16 @@ def threat(adversary: Adversary) -> Threat:
 
 
 def untested(plan: Plan) -> list[Untested]:
-    """Name what the audit says nothing about, so that nobody reads silence as safety."""
+    """List what the audit does not cover, so that missing results are not read as safety."""
     played = {attack.name for attack in plan.attacks}
     seen_by = {adversary.name for adversary in plan.adversaries}
     rest = [
-        Untested(what=f"attack {name}", why="the plan does not play it")
+        Untested(what=f"attack {name}", why="not in the plan")
         for name in registry.names("attack")
         if name not in played
     ]
     rest += [
-        Untested(what=f"adversary {name}", why="the plan does not name it")
+        Untested(what=f"adversary {name}", why="not in the plan")
         for name in registry.names("adversary")
         if name not in seen_by
     ]
@@ -263,25 +263,25 @@ def untested(plan: Plan) -> list[Untested]:
     ]
     asked = {game.name for game in plan.games}
     rest += [
-        Untested(what=f"game {name}", why=f"no attack of the plan asks: {registry.load('game', name).summary}")
+        Untested(what=f"game {name}", why=f"no attack of the plan is for it: {registry.load('game', name).summary}")
         for name in registry.names("game")
         if name not in asked
     ]
     if len(plan.seeds) < 3:
-        rest.append(Untested(what="variation between runs", why=f"the plan trains with {len(plan.seeds)} seed(s) only"))
+        rest.append(Untested(what="variation between runs", why=f"the plan has only {len(plan.seeds)} seed(s)"))
     if not plan.audit.controls:
-        rest.append(Untested(what="what the set-up itself gives away", why="the plan runs no control"))
+        rest.append(Untested(what="artefacts of the set-up", why="the plan runs no control"))
     rest.append(
         Untested(
-            what="anything that no game asks",
-            why="an audit speaks only of the questions it was given",
+            what="questions that no game asks",
+            why="an audit answers only the questions of its games",
         )
     )
     return rest
 
 
 def environment(seconds: float) -> dict[str, str]:
-    """Versions and machine, as far as they bear on the figures."""
+    """Versions and machine, as far as they affect the numbers."""
     packages = ("fedleak", "torch", "numpy", "scipy", "scikit-learn")
     return {
         "python": platform.python_version(),

@@ -1,4 +1,4 @@
-"""How much two audits differ in the same number, with an interval of the difference."""
+"""The difference of one score between two audits, with its confidence interval."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class Difference:
     low: float
     high: float
     level: float
-    excludes_zero: bool  # the interval does: the two differ by more than who happened to take part explains
-    paired: bool  # the same users were resampled in both; otherwise the interval follows from those of the two scores
+    excludes_zero: bool  # the interval does: sampling of users does not explain the difference
+    paired: bool  # the same users were resampled in both; otherwise the interval is computed from the two intervals
 
 
 def difference(
@@ -53,10 +53,10 @@ def difference(
     *,
     same_runs: bool = False,
 ) -> Difference:
-    """Compare one score of two audits; `metric` of what `mine` and `theirs` predicted, where those are at hand.
+    """Compare one score of two audits; with `metric`, `mine` and `theirs`, from their predictions.
 
     Users differ more from each other than audits do, so an interval that takes the same users in both is narrower.
-    With `same_runs` both are of the same trained federations: equal predictions are then no coincidence.
+    With `same_runs` both attack the same trained federations, so equal predictions mean no difference.
     """
     if here.level != there.level:
         raise FedleakError(
@@ -102,7 +102,7 @@ def _unpaired(here: Score, there: Score) -> Interval:
 def _paired(
     mine: Sequence[AttackResult], theirs: Sequence[AttackResult], metric: Metric, level: float
 ) -> Interval | None:
-    """Bootstrap the difference with the same users on both sides; None where that cannot be done."""
+    """Bootstrap the difference with the same users on both sides; None where that is impossible."""
     if [one.seed for one in mine] != [one.seed for one in theirs]:
         return None
     users, who = pooled([*mine, *theirs])
@@ -127,7 +127,7 @@ def _paired(
     both = in_chunks(draw, _RESAMPLES, questions)
     both = both[np.isfinite(both).all(axis=1)]
     drawn = both[:, 0] - both[:, 1]
-    # Where all users of one side agree, resampling shows no doubt about it; the scores' own intervals do.
+    # Where all users of one side agree, resampling shows no uncertainty; the scores' own intervals do.
     if len(both) < 2 or np.ptp(both, axis=0).min() < 1e-12:
         return None
     ends = percentiles(drawn, max(2, min(len(group) for group in members)), level)
@@ -144,7 +144,7 @@ def _same(mine: Sequence[AttackResult], theirs: Sequence[AttackResult]) -> bool:
 
 
 def _statistic(played: Sequence[AttackResult], who: Sequence[IntArray], users: int, metric: Metric) -> Statistic | None:
-    """The metric as a function of how often each user is drawn; None where it is none."""
+    """The metric as a function of how often each user is drawn; None where it cannot be expressed so."""
     order = metric.ranked
     if order is not None:
         rankings = [Ranking.of(one.claims[:, 0]) for one in played]
@@ -152,7 +152,7 @@ def _statistic(played: Sequence[AttackResult], who: Sequence[IntArray], users: i
         def ranked(weights: Weights) -> Weights:
             rows = []
             for one, ranking, about in zip(played, rankings, who, strict=True):
-                # Two different users both have to be drawn for their pair to be there, one user only once.
+                # A pair of different users counts only if both are drawn; a pair of one user needs just that user.
                 pair = about[:, 0] != about[:, -1]
                 every = weights[:, about[:, 0]] * np.where(pair, weights[:, about[:, -1]], 1.0)
                 rows.append(order(ranking, every * one.right, every))
@@ -164,7 +164,7 @@ def _statistic(played: Sequence[AttackResult], who: Sequence[IntArray], users: i
     sums, total = np.zeros(users), np.zeros(users)
     for one, about in zip(played, who, strict=True):
         each = metric.per_user(one)
-        # What a user of this run is called in the numbering that both audits share.
+        # The number of each user of this run in the numbering that both audits share.
         present, first = np.unique(one.about[:, 0], return_index=True)
         for place, number in zip(present, about[first, 0], strict=True):
             value, weight = each.get(one.users[place], (0.0, 0.0))

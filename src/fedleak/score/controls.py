@@ -1,7 +1,7 @@
-"""What the controls of an audit say: whether its set-up alone lifts scores above chance, or pushes them below it.
+"""Check the controls of an audit: whether the set-up alone moves scores above or below chance.
 
-A control is a run in which there is nothing to be found. A score that departs from chance there, in either direction,
-is an artefact of the set-up, and every verdict of the audit is in doubt.
+A control is a run in which there is nothing to find. A score that differs from chance there, in either direction, is an
+artefact of the set-up, and every verdict of the audit is in doubt.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from fedleak.results.audit import Finding, Score
 
 __all__ = ["departure", "null_scores", "warnings"]
 
-_LEVEL = 0.05  # how often a sound set-up may seem off; chance_low and chance_high are the ends of the middle 95%
+_LEVEL = 0.05  # false positive rate of a sound set-up; chance_low and chance_high are the ends of the middle 95%
 
 
 def departure(score: Score, tests: int = 1) -> Literal["above", "below"] | None:
-    """In which direction a score of a control departs from chance, if it does, as one of so many `tests`.
+    """The direction in which a control's score differs from chance, if it does, as one of `tests` tests.
 
-    Both must say so: the interval, which resamples users, and the permutation of identities, corrected for the number
-    of tests (Bonferroni; the tail of the permutations is taken for a normal one). Either alone departs more often than
-    its level says where users are few, because averages over ranks are skewed.
+    Both must agree: the interval, which resamples users, and the permutation of identities, corrected for the number
+    of tests (Bonferroni; the tail of the permutations is taken for a normal one). Either alone has a higher error rate
+    than its level where users are few, because averages over ranks are skewed.
     """
     limit = float(stats.norm.isf(_LEVEL / 2 / max(1, tests))) / float(stats.norm.isf(_LEVEL / 2))
     if score.low > score.chance and score.value - score.chance > limit * (score.chance_high - score.chance):
@@ -35,7 +35,7 @@ def departure(score: Score, tests: int = 1) -> Literal["above", "below"] | None:
 
 
 def null_scores(scores: Sequence[Score], controls: Mapping[str, Sequence[str]]) -> list[Score]:
-    """The headline scores of controls under which the game has nothing to find; `controls` says which these are."""
+    """The headline scores of the controls in `controls`, under which the game has nothing to find."""
     return [
         score
         for score in scores
@@ -44,7 +44,7 @@ def null_scores(scores: Sequence[Score], controls: Mapping[str, Sequence[str]]) 
 
 
 def warnings(scores: Sequence[Score], controls: Mapping[str, Sequence[str]], findings: Sequence[Finding]) -> list[str]:
-    """What must be said before any verdict: a control that is off, and a split that is known to mislead."""
+    """Warnings to show before any verdict: a failed control, and a split that is known to mislead."""
     told = [f"{f.text}" for f in findings if (f.kind, f.action) == ("split", "stratified")]
     nulls = null_scores(scores, controls)
     for adversary, game in dict.fromkeys((score.adversary, score.game) for score in nulls):
@@ -61,11 +61,11 @@ def warnings(scores: Sequence[Score], controls: Mapping[str, Sequence[str]], fin
             means = (
                 "Part of what the attacks find may come from the set-up and not from the users."
                 if direction == "above"
-                else "The set-up pushes scores down, so that a leak may be larger than it seems or not be seen at all."
+                else "The set-up lowers scores, so a leak may be larger than it seems, or missed."
             )
             told.append(
-                f"The control is off ({adversary}, {game}): where there is nothing to find, {len(off)} of {len(here)} "
-                f"scores are {direction} chance: {names}. {means} By accident this happens in one of twenty audits: "
+                f"The control failed ({adversary}, {game}): where there is nothing to find, {len(off)} of {len(here)} "
+                f"scores are {direction} chance: {names}. {means} By chance this happens in 1 of 20 audits: "
                 "repeat it with other seeds. If it persists, do not rely on the verdicts below."
             )
     return told

@@ -26,12 +26,12 @@ def metric_of(game: Game | type[Game], name: str) -> Metric:
 
 
 def measure(played: Sequence[AttackResult], metric: Metric, *, level: float, permutations: int) -> Measured:
-    """One metric of what was played, with an interval that resamples users and a chance level that permutes them."""
+    """One metric of an attack's results, with an interval (users resampled) and a chance level (users permuted)."""
     return metric.measure(played, level=level, permutations=permutations)
 
 
 def verdict(measured: Measured, *, lower_leaks: bool = False) -> str:
-    """What was shown; an attack that found nothing has not shown that nothing is there.
+    """The verdict; an attack that finds nothing does not prove that there is no leak.
 
     With `lower_leaks`, a value below chance shows a leak.
     """
@@ -44,9 +44,9 @@ def verdict(measured: Measured, *, lower_leaks: bool = False) -> str:
 def scores_of(
     measured: Mapping[str, Measured], game: Game, level: float, seeds: Sequence[int], /, **labels: Any
 ) -> dict[str, Score]:
-    """The metrics of a game, measured, as scores by metric: with verdicts, and the headline put into words.
+    """The measured metrics of a game as scores, with verdicts, and the headline in words.
 
-    `labels` says of what: attack, adversary, defence, control, utility.
+    `labels` are the other fields of a score: attack, adversary, defence, control, utility.
     """
     found = {
         name: _score(one, metric_of(game, name), name == game.metrics[0].name, level, seeds, labels)

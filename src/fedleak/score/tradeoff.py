@@ -1,7 +1,6 @@
-"""What a defence buys and costs: leakage in multiples of chance against utility in units of the undefended one.
+"""The trade-off of a defence: leakage in multiples of chance against utility relative to the undefended model.
 
-As Figure 12 of Orekondy et al. (2020) draws it. Every defence is judged by the strongest attack on it, and by the
-stronger of a defence-aware and a defence-unaware attacker.
+As in Figure 12 of Orekondy et al. (2020). Every defence is judged by the strongest attack on it, defence-aware or not.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from fedleak.results.defence_results import Setting, Tradeoff
 
 __all__ = ["Price", "tradeoffs"]
 
-_TINY = 1e-3  # a chance below this is none: how many times one in a billion says nothing
+_TINY = 1e-3  # a chance below this has no meaningful multiples
 
 
 class Price(msgspec.Struct, frozen=True, kw_only=True):
-    """What one run cost, seed by seed."""
+    """The cost of one run, by seed."""
 
     defence: dict[str, Any] | None
     adaptive: bool
@@ -41,7 +40,7 @@ def tradeoffs(
 ) -> list[Tradeoff]:
     """One for every adversary and game; the first price is the undefended run's.
 
-    `missing` names, by adversary and game, the strongest attack there is where the plan does not play it.
+    `missing` names, by adversary and game, the strongest attack where the plan does not run it.
     """
     headline = [score for score in scores if score.headline and score.control is None]
     found = []
@@ -81,7 +80,7 @@ def higher(scores: Sequence[Score]) -> bool:
 def _setting(defence: dict[str, Any] | None, scores: Sequence[Score], prices: Sequence[Price], better: bool) -> Setting:
     strongest = max(scores, key=lambda score: (score.low, score.value))
     base = prices[0]
-    # Where every client defends itself, shadow clients too, utility is what the defence really leaves.
+    # The true utility of a defence is measured where every client applies it, shadow clients too.
     mine = max((p for p in prices if p.defence == defence), key=lambda price: price.adaptive)
     kept = [_kept(value, alone, better) for value, alone in zip(mine.utility, base.utility, strict=True)]
     matched = (
@@ -114,22 +113,22 @@ def _setting(defence: dict[str, Any] | None, scores: Sequence[Score], prices: Se
 
 
 def _kept(value: float, alone: float, better: bool) -> float:
-    """Utility in units of the undefended one's, so that more is better whatever it is measured in."""
+    """Utility relative to the undefended model, such that higher is better for every metric."""
     above, below = (value, alone) if better else (alone, value)
     return above / below if below else 1.0
 
 
 def _beats(one: Setting, other: Setting) -> bool:
-    """Whether one is at least as good in both, and better in one of them."""
+    """Whether one is at least as good in both, and better in at least one (Pareto dominance)."""
     no_worse = one.kept >= other.kept and one.value <= other.value
     return no_worse and (one.kept > other.kept or one.value < other.value)
 
 
 def advice(settings: Sequence[Setting], target: float, *, known: bool, missing: str | None = None) -> str:
-    """The cheapest setting that keeps the leak below the target, in words; never that anything is safe.
+    """The cheapest setting that keeps the leak below the target, in words; it never says that anything is safe.
 
-    `known` says whether anybody attacked who knows of the defences. No defence is recommended that the strongest
-    attack was not tried on: `missing` is its name.
+    `known` says whether defence-aware attacks were run. Without the strongest attack no defence is recommended;
+    `missing` is its name, if it was not run.
     """
     defended = [setting for setting in settings if setting.defence is not None]
     bare = next(setting for setting in settings if setting.defence is None)
@@ -143,23 +142,23 @@ def advice(settings: Sequence[Setting], target: float, *, known: bool, missing: 
 
     if missing is not None:
         return (
-            f"No defence is recommended: '{missing}', the strongest attack on this question, was not played. Add it to "
+            f"No defence is recommended: '{missing}', the strongest attack on this question, was not run. Add it to "
             "the plan."
         )
     if reached(bare):
-        return f"Without any defence, no attack of this plan does more: what is there {goal} already."
+        return f"Without any defence, the run already {goal}. This covers only the attacks of this plan."
     able = sorted((s for s in defended if reached(s)), key=lambda s: -s.kept)
     if not able:
         nearest = min(defended, key=lambda s: (s.bound if s.bound is not None else s.value, -s.kept))
         left = (
             f"{format_value(nearest.bound)} times chance" if nearest.bound is not None else format_value(nearest.value)
         )
-        return f"No setting that was tried {goal}. The nearest is {_named(nearest)}: up to {left}, {_costs(nearest)}."
+        return f"No tested setting {goal}. The nearest is {_named(nearest)}: up to {left}, {_costs(nearest)}."
     cheapest = able[0]
-    knowing = "" if known else " Nobody attacked who knows of the defence."
+    knowing = "" if known else " No defence-aware attack was run."
     return (
         f"The cheapest setting that {goal} is {_named(cheapest)}: {_costs(cheapest)}. "
-        f"It holds against the attacks of this plan, and says nothing of others.{knowing}"
+        f"This covers only the attacks of this plan.{knowing}"
     )
 
 

@@ -83,7 +83,7 @@ class Linker:
         return lambda rows: unit(standardised(rows).reshape(len(rows), -1))
 
     def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> FloatArray:
-        """Score every pair by how much more alike its updates are than the threshold asks for."""
+        """Score every pair by its similarity minus the threshold."""
         if questions.updates.ndim != 2:
             raise AttackError("a linking attack needs questions about pairs of updates; use it in the game 'link'")
         model = model_of(view)

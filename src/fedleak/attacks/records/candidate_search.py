@@ -54,7 +54,7 @@ class Searching:
     tasks: ClassVar[tuple[Task, ...]] = (Task.NEXT_TOKEN,)
 
     def search(self, view: View, questions: Questions, rounds: Sequence[int], workers: int = 1) -> Candidates:
-        """Find candidates, unless they are handed out, and score them under the snapshots of these rounds."""
+        """Find candidates, unless the game lists them, and score them under the snapshots of these rounds."""
         assert isinstance(questions, RecordQuestions)
         reader = language(view, questions.records.characters, questions.records.context)
         space = Space(questions.form, reader)

@@ -39,7 +39,7 @@ class Correlating(Searching):
         assert isinstance(questions, RecordQuestions)
         signals = self.signals(view, questions)
         found = self.followed(view, questions, context.workers)
-        # The change that a round made goes with the signals of that round; one round off, and nothing is found.
+        # The change made in a round belongs to the signals of that round; off by one, nothing is found.
         correlation = spearman(signals, np.diff(found.exposure, axis=0))
         orders = np.array([rank_sum(row, found.exposure[-1]) for row in correlation])
         return named(questions, found.records, orders)

@@ -1,4 +1,4 @@
-"""A closer look: the analyses that were made of this audit's federations."""
+"""The analyses that were run on this audit's federations."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Analyses(Section):
     """Text, figures and numbers of every analysis."""
 
     name: ClassVar[str] = "analyses"
-    link: ClassVar[str] = "A closer look"
-    title: ClassVar[str] = "A closer look"
+    link: ClassVar[str] = "Analyses"
+    title: ClassVar[str] = "Analyses"
 
     def context(self, audit: Audit) -> Mapping[str, Any] | None:
-        """Each with its figures drawn and its numbers written."""
+        """Each analysis with its figures and its formatted numbers."""
         items = [
             {
                 "analysis": one,

@@ -86,7 +86,7 @@ def _evidence(scene: GameSummary, attack: str, name: str) -> list[AttackEvidence
 
 
 def _detail(run: RunSummary, attack: str, score: Score | None) -> Detail | None:
-    """What the figures of an attack are drawn from: of the same play as the score beside them."""
+    """The data of an attack's figures, from the same attack run as the score beside them."""
     known = [detail for detail in run.details if detail.attack == attack]
     return next((detail for detail in known if score is None or detail.adaptive == score.adaptive), None)
 
@@ -98,33 +98,33 @@ def _figures(
     drawn = [
         (
             figures.null_distribution(f"{name}-null", detail, score, measure),
-            "What luck would give. Grey: the score each time the identities are permuted. Line and shade: the score "
-            "and its interval.",
+            "Null distribution. Grey: scores with the identities permuted. Line and shade: the observed score and its "
+            "interval.",
         ),
         (
             figures.per_user(f"{name}-users", detail, score),
-            "Who is exposed. One bar per user: how surely their updates are found among all. A low mean can still "
-            "hide users who are always found.",
+            "Exposure by user. One bar per user: how reliably the attack finds their updates among all. A low mean can "
+            "still hide users who are always found.",
         ),
         (
             figures.precision_recall(f"{name}-pr", detail, beside),
-            "How far the attacker's word can be trusted. Left: only its surest claims; right: all of them."
+            "Precision of the predictions. Left: only the most confident ones; right: all of them."
             + (" Dashed: the control." if beside else ""),
         ),
         (
             figures.confusion(f"{name}-who", detail),
-            "Who is taken for whom, among the most identifiable users (first) and the least (last). Darker: more "
-            "often; on the diagonal the name is right.",
+            "Confusion matrix of the most identifiable users (first) and the least (last). Darker: more often; on the "
+            "diagonal the prediction is right.",
         ),
         (
             figures.claims(f"{name}-claims", detail),
-            "How sure the attack is where the answer is yes, and where it is no. The less the two overlap, the more it "
-            "knows.",
+            "Confidence of the attack where the answer is yes, and where it is no. Less overlap means a stronger "
+            "attack.",
         ),
         (
             _answers(f"{name}-values", detail),
-            "Which group is taken for which: of the users in a row's group, the share of their updates answered with "
-            "each column's. On the diagonal the answer is right.",
+            "Confusion matrix of groups: for the users in each row's group, the share of their updates predicted as "
+            "each column's group. On the diagonal the prediction is right.",
         ),
         *(
             (analysis_figures.draw_figure(f"{name}-own{i}", one), one.title)
@@ -140,8 +140,8 @@ def _answers(name: str, detail: Detail) -> Markup | None:
     values = [value.value for value in detail.values]
     drawn = Figure(
         kind="heatmap",
-        title="Which group was taken for which",
-        x_label="answer",
+        title="Confusion matrix of groups",
+        x_label="predicted group",
         y_label="true group",
         x_ticks=values,
         y_ticks=values,
@@ -151,7 +151,7 @@ def _answers(name: str, detail: Detail) -> Markup | None:
 
 
 def _named(detail: Detail | None) -> tuple[tuple[PerUser, ...], int]:
-    """The users at both ends: those most at risk, and those whom the attack misses."""
+    """The users at both ends: the most and the least identifiable."""
     if detail is None:
         return (), 0
     users = sorted(detail.users, key=lambda user: (-user.ap, user.user))

@@ -1,4 +1,4 @@
-"""What the defences do: what each changes of an update, and what it promises."""
+"""The effect of each defence on updates, and its privacy statement."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class DefenceEffects(Section):
     title: ClassVar[str] = "What the defences do"
 
     def context(self, audit: Audit) -> Mapping[str, Any] | None:
-        """Each effect with its promises, in words."""
+        """Each effect with its privacy statements, in words."""
         changes = [
             (effect, tradeoff.changes(effect), [(promise, tradeoff.promise(promise)) for promise in promises])
             for effect, promises in _paired(audit.effects, audit.promises)
@@ -33,12 +33,12 @@ class DefenceEffects(Section):
         return {"changes": changes} if changes else None
 
     def show(self, audit: Audit, console: Console) -> None:
-        """The same, a line each."""
+        """The same, one line each."""
         show_effects(audit.effects, audit.promises, console)
 
 
 def show_effects(effects: Sequence[Effect], promised: Sequence[Promised], console: Console) -> None:
-    """Print what each defence changes of what leaves the clients, and what it promises."""
+    """Print how each defence changes the updates, and its privacy statements."""
     for effect, promises in _paired(effects, promised):
         console.print()
         console.print(Text(printable(tradeoff.changes(effect)), style="bold red" if effect.idle else ""))

@@ -13,14 +13,14 @@ __all__ = ["Definitions"]
 
 
 class Definitions(Section):
-    """What every number on the page means."""
+    """Definitions of every number on the page."""
 
     name: ClassVar[str] = "reading"
     link: ClassVar[str] = "How to read the numbers"
     title: ClassVar[str] = "How to read the numbers"
 
     def context(self, audit: Audit) -> Mapping[str, Any] | None:
-        """Definitions of the metrics and controls in use, and yardsticks for utility."""
+        """Definitions of the metrics and controls in use, and baselines for utility."""
         return {
             "metrics": metrics.definitions(audit),
             "controls": metrics.control_definitions(audit.scores),

@@ -1,4 +1,4 @@
-"""The people in it: the population, the federation, and what the examination of the data found."""
+"""The population, the federation, and the findings of the data checks."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["PopulationSection"]
 
 
 class PopulationSection(Section):
-    """Who took part, in what."""
+    """The users, their data, and the training settings."""
 
     name: ClassVar[str] = "people"
-    link: ClassVar[str] = "The people in it"
-    title: ClassVar[str] = "The people in it"
+    link: ClassVar[str] = "Population"
+    title: ClassVar[str] = "Population and training"
 
     def show(self, audit: Audit, console: Console) -> None:
-        """What was found before the run, a line each."""
+        """The findings of the data checks, one line each."""
         for finding in audit.findings:
-            console.print(Text(f"Before the run ({finding.action}): {printable(finding.text)}"))
+            console.print(Text(f"Data check ({finding.action}): {printable(finding.text)}"))

@@ -1,4 +1,4 @@
-"""Everything needed to repeat the audit: the plan, its defaults, the environment. Page only."""
+"""Everything needed to reproduce the audit: the plan, its defaults, the environment. Page only."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Repeat(Section):
     """The plan as it was run."""
 
     name: ClassVar[str] = "repeat"
-    link: ClassVar[str] = "Repeat it"
-    title: ClassVar[str] = "Repeat it"
+    link: ClassVar[str] = "Reproduce it"
+    title: ClassVar[str] = "Reproduce it"
 
     def context(self, audit: Audit) -> Mapping[str, Any] | None:
         """The plan with every default filled in."""

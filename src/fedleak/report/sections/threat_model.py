@@ -1,4 +1,4 @@
-"""The threat model: what each adversary sees and can do. The terminal says it beside the verdicts."""
+"""The threat model: what each adversary sees and can do. The terminal shows it beside the verdicts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["ThreatModel"]
 
 
 class ThreatModel(Section):
-    """Observations, capabilities, and the defences that were tried."""
+    """Observations, capabilities, and the defences that were tested."""
 
     name: ClassVar[str] = "threat"
     link: ClassVar[str] = "Threat model"

@@ -1,4 +1,4 @@
-"""What helps, and what it costs: every run beside the others, and the price of each defence."""
+"""Trade-offs: all runs compared, and the cost of each defence."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ __all__ = ["Tradeoffs"]
 
 
 class Tradeoffs(Section):
-    """Privacy against utility."""
+    """Trade-off of privacy and utility."""
 
     name: ClassVar[str] = "helps"
-    link: ClassVar[str] = "What helps"
+    link: ClassVar[str] = "Trade-offs"
     title: ClassVar[str] = "What helps, and what it costs"
 
     def context(self, audit: Audit) -> Mapping[str, Any] | None:
-        """For every adversary and game: the strongest attack on each run, prices, figures, and every verdict."""
+        """For every adversary and game: the strongest attack on each run, costs, figures, and every verdict."""
         scenes = [_scene(scene, f"s{place}", audit) for place, scene in enumerate(game_summaries(audit))]
         return {"scenes": scenes, "price_columns": tradeoff.COLUMNS}
 
     def show(self, audit: Audit, console: Console) -> None:
-        """What each defence buys and costs, and which one to take."""
+        """Leakage and cost of each defence, and the recommended one."""
         for weighed in audit.tradeoffs:
             console.print()
             _prices(weighed, console, alone=len(audit.tradeoffs) == 1)
@@ -58,11 +58,11 @@ def _scene(scene: GameSummary, name: str, audit: Audit) -> Mapping[str, Any]:
 
 def _prices(weighed: Tradeoff, console: Console, *, alone: bool) -> None:
     against = "" if alone else f" ({weighed.adversary}, {weighed.game})"
-    console.print(Text(f"What it would cost to stop that{against}", style="bold"))
+    console.print(Text(f"What each defence costs{against}", style="bold"))
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     lines = tradeoff.rows(weighed)
     for place, title in enumerate(tradeoff.COLUMNS):
-        if place == 1 or not any(line[place] for line in lines):  # which attack it was stands in the table above
+        if place == 1 or not any(line[place] for line in lines):  # the attack is in the table above
             continue
         table.add_column(Text(title), justify="left" if place < 2 else "right", overflow="fold")
     for line in lines:

@@ -1,4 +1,4 @@
-"""What was not tested, so that nobody reads silence as safety. Page only."""
+"""What was not tested, so that missing results are not read as safety. Page only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["UntestedClaims"]
 
 
 class UntestedClaims(Section):
-    """Attacks, adversaries and games that the audit says nothing about."""
+    """Attacks, adversaries and games that the audit does not cover."""
 
     name: ClassVar[str] = "untested"
     link: ClassVar[str] = "Not tested"

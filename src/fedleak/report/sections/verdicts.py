@@ -1,4 +1,4 @@
-"""What was found: a verdict for every adversary and game, the control beside it, and what each defence changed."""
+"""A verdict for every adversary and game, its control, and the effect of each defence."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ __all__ = ["Verdicts"]
 
 
 class Verdicts(Section):
-    """Verdicts first: a reader who stops here has read what matters."""
+    """Verdicts come first: they are what matters most."""
 
     name: ClassVar[str] = "verdicts"
     link: ClassVar[str] = "Verdicts"
     title: ClassVar[str] = "What was found"
 
     def context(self, audit: Audit) -> Mapping[str, Any] | None:
-        """A verdict for every adversary and game, warnings before it, and what exceeds a limit or failed after it."""
+        """A verdict for every adversary and game, after warnings and before exceeded limits and failures."""
         told = game_summaries(audit)
         return {
             "verdicts": [
-                # What an adversary sees needs saying once, however many games it plays.
+                # What an adversary sees is said once, however many games it has.
                 _verdict(scene, scene.adversary in {before.adversary for before in told[:position]})
                 for position, scene in enumerate(told)
             ],
@@ -40,7 +40,7 @@ class Verdicts(Section):
         }
 
     def show(self, audit: Audit, console: Console) -> None:
-        """The story of every adversary and game in a few lines, then one table."""
+        """A few lines for every adversary and game, then one table."""
         for line in audit.warnings:
             console.print()
             console.print(Text(f"Warning: {printable(line)}", style="bold yellow"))
@@ -53,7 +53,7 @@ class Verdicts(Section):
             _table(scene, console)
             console.print(Text(_note(scene), style="dim"))
         for line in summary.failed(audit):
-            console.print(Text(f"Could not be run: {printable(line)}", style="yellow"))
+            console.print(Text(f"Failed: {printable(line)}", style="yellow"))
 
 
 def _verdict(scene: GameSummary, introduced: bool) -> Mapping[str, Any]:
@@ -74,20 +74,20 @@ def _verdict(scene: GameSummary, introduced: bool) -> Mapping[str, Any]:
 def _story(scene: GameSummary, console: Console, *, first: bool) -> None:
     threat = scene.threat
     who = f"{scene.adversary}: {threat.summary}" if threat else scene.adversary
-    _point(console, "Who attacks", who if first else f"{scene.adversary}, as before")
+    _point(console, "Adversary", who if first else f"{scene.adversary}, as above")
     if threat is not None and first:
-        _point(console, "They see", "; ".join(threat.sees) or "nothing")
+        _point(console, "It sees", "; ".join(threat.sees) or "nothing")
         if threat.capabilities:
-            _point(console, "They can", "; ".join(threat.capabilities))
-    _point(console, "They ask", scene.question)
+            _point(console, "It can", "; ".join(threat.capabilities))
+    _point(console, "Question", scene.question)
     if scene.undefended is not None:
         best = scene.undefended.strongest(scene.metric)
         shown = best is not None and summary.leaks(best)
-        _point(console, "They found", sentences.found(scene), "bold red" if shown else "bold")
+        _point(console, "Result", sentences.found(scene), "bold red" if shown else "bold")
         if best is not None:
             _point(console, "", f"{best.attack}, {scene.measure}: {summary.verdict(best)}")
         if scene.undefended.utility is not None and first:
-            _point(console, "The model", summary.compared(scene.undefended.utility))
+            _point(console, "Utility", summary.compared(scene.undefended.utility))
     held, words = summary.control_held(scene)
     _point(console, "Control", words, "" if held else "yellow")
     for run in scene.defended:
@@ -115,7 +115,7 @@ def _table(scene: GameSummary, console: Console) -> None:
     console.print(head)
     for run in scene.runs:
         line = Table.grid(padding=(0, 2), expand=False)
-        # Utility belongs to the run, not to an attack on it, so it stands once, on the run's own line.
+        # Utility belongs to the run, not to an attack on it, so it is shown once, on the run's own line.
         line.add_row(Text(run.label, style="bold"), Text(_utility(run.utility)))
         console.print(line)
         strip = _strip(first, len(title), beside)
@@ -154,6 +154,6 @@ def _note(scene: GameSummary) -> str:
     asked = max((score.n for run in scene.runs for score in run.scores), default=0)
     legend = f"{scene.info.legend} " if scene.info and scene.info.legend else ""
     return (
-        f"n={asked} questions a run. {legend}Chance is the same score with identities permuted. An attack "
-        "that finds nothing shows only that this attack finds nothing."
+        f"n={asked} questions per run. {legend}Chance is the same score with identities permuted. An attack "
+        "that finds nothing does not prove that there is no leak."
     )
