@@ -70,7 +70,7 @@ class Bad:
 @pytest.mark.parametrize(
     ("how", "error", "message"),
     [
-        ("unsteady", ContractBroken, "same seed gave other claims"),
+        ("unsteady", ContractBroken, "same seed gave other predictions"),
         ("infinite", AttackError, "not finite"),
         ("short", AttackError, "shape"),
         ("blind", ContractBroken, "planted leak was not found"),
