@@ -72,7 +72,7 @@ def test_every_game_is_told_in_its_own_words(games: Audit) -> None:
         r"Of the 10 users whose updates fit the profile best, \d+% do fit it; guessing would find 20%\.",
         r"Out of 3 groups, the one .* is named correctly in \d+% of cases; guessing would manage 50%\.",
         r"attribute-mlp, accuracy: leaks: 0\.\d+",
-        r"first record that the attack predicts for a client is its user's secret in \d+% of cases, out of 1,000",
+        r"record that the attack predicts for a client is its user's secret in \d+% of cases, out of 1,000,000,000",
     ):
         assert re.search(sentence, text), sentence
 
