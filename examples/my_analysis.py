@@ -15,7 +15,7 @@ __all__ = ["Neighbours"]
 
 @dataclass(frozen=True, kw_only=True)
 class Neighbours(SweepAnalysis):
-    """Play reid-knn with several numbers of neighbours; nothing is trained again."""
+    """Run reid-knn with several numbers of neighbours; nothing is trained again."""
 
     name: ClassVar[str] = "neighbours"
     summary: ClassVar[str] = "How many neighbours should vote on the sender of an update?"
@@ -32,6 +32,6 @@ class Neighbours(SweepAnalysis):
         return [Variation(x=float(k), label=str(k), attack={"k": k}) for k in self.counts]
 
     def text(self, subject: Subject, points: Sequence[Point]) -> str:
-        """The best of them."""
+        """The best number."""
         best = max(points, key=lambda point: point.measured.value)
         return f"Most users are found with {best.label} neighbours: {format_measured(best.measured)}."

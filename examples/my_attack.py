@@ -1,6 +1,6 @@
-"""An attack of your own, in one file: what do the signs of an update give away?
+"""An attack of your own, in one file: what do the signs of an update reveal?
 
-Sending one bit per weight is a common way to save traffic, and is sometimes hoped to hide the sender.
+Sending one bit per weight is a common way to save traffic, and is sometimes expected to hide the sender.
 """
 
 from __future__ import annotations

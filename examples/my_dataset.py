@@ -1,7 +1,7 @@
-"""A data set of your own, in one file: made-up wearers of a step counter.
+"""A data set of your own, in one file: synthetic wearers of a step counter.
 
-`load` returns everyone with everything they own. Examining, drawing, holding out a test set and dividing prior from
-private data is done for all data sets alike, so nothing of that belongs here.
+`load` returns every user with all their data. Data checks, sampling, the test set and the split into prior and private
+data are the same for all data sets, so they are not done here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SENSORS = 6
 
 @dataclass(frozen=True, kw_only=True)
 class Walkers:
-    """Readings of six sensors while users sit, walk or run; everyone has a gait of their own."""
+    """Readings of six sensors while users sit, walk or run; every user has their own gait."""
 
     name: ClassVar[str] = "walkers"
 
@@ -31,7 +31,7 @@ class Walkers:
     gait: Annotated[float, Meta(ge=0, description="how much users differ; 0 is not at all")] = 1.0
 
     def load(self, seed: int) -> Population:
-        """Make everyone up from the seed; a data set with files would read them here and raise DataError."""
+        """Generate every user from the seed; a data set with files would read them here and raise DataError."""
         shared = rng_for(seed, "walkers", "activities").normal(size=(len(ACTIVITIES), SENSORS))
         return Population(
             users=tuple(self.user(number, 2 * shared, seed) for number in range(self.users)),
@@ -42,7 +42,7 @@ class Walkers:
         )
 
     def user(self, number: int, activities: np.ndarray[tuple[int, int], np.dtype[np.float64]], seed: int) -> User:
-        """One user: the shared activities, seen through a gait of their own."""
+        """One user: the shared activities, with their own gait."""
         rng = rng_for(seed, "walkers", number)
         gait = self.gait * rng.normal(size=(len(ACTIVITIES), SENSORS))
         activity = rng.integers(len(ACTIVITIES), size=self.examples)

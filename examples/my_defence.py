@@ -1,4 +1,4 @@
-"""A defence of your own, in one file: each client says only which way every value moves."""
+"""A defence of your own, in one file: each client sends only the signs of its update."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class SignOnly(Defence):
     """Send the signs of the update, all of one size (Bernstein et al., 2018); this gives no differential privacy."""
 
     name: ClassVar[str] = "sign-only"
-    summary: ClassVar[str] = "each client says only which way every value of the model moves, and not how far"
-    no_epsilon: ClassVar[str] = "signs follow from the data without any noise"
+    summary: ClassVar[str] = "Sends only the signs of an update, not its magnitudes (signSGD)."
+    no_epsilon: ClassVar[str] = "signs are a deterministic function of the data, without noise"
 
-    step: Annotated[float, Meta(gt=0, description="how far every value moves")] = 0.001
+    step: Annotated[float, Meta(gt=0, description="magnitude of every value that is sent")] = 0.001
 
     def on_update(self, update: Params, rng: np.random.Generator) -> Params:
         """Act on the client, on one client's update, before it is sent."""

@@ -1,7 +1,7 @@
 """A game of your own, with an attack on it, in one file: did this user take part in this round?
 
-A game says everything about itself: the questions, the metrics, the words, tables and figures of the report. The
-contract is inherited: the made-up users of `OptionGame.contract` take part in some rounds and not in others.
+A game defines everything about itself: questions, metrics, and the text, tables and figures of the report. The contract
+is inherited: the synthetic users of `OptionGame.contract` take part in some rounds and not in others.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Presence(Questions):
 
 @dataclass(frozen=True, kw_only=True)
 class TookPart(OptionGame):
-    """Ask about rounds and users at random, as many that were there as not, as far as there are enough."""
+    """Ask about random rounds and users; half of the users took part, as far as there are enough."""
 
     name: ClassVar[str] = "took-part"
     summary: ClassVar[str] = "Did this user take part in this round?"

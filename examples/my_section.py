@@ -20,7 +20,7 @@ class WhatItTook(Section):
     title: ClassVar[str] = "What this audit took"
 
     def context(self, audit: Audit) -> Mapping[str, Any] | None:
-        """What the partial is given beside `audit`; None would leave the section out."""
+        """Variables of the partial besides `audit`; None would omit the section."""
         return {"minutes": float(audit.environment["seconds"]) / 60}
 
     def show(self, audit: Audit, console: Console) -> None:

@@ -60,7 +60,7 @@ def test_where_snapshots_are_missing_what_is_left_is_followed(run: Path) -> None
 
 
 def test_who_lacks_the_power_cannot_play_it_even_on_a_run_that_was_tampered_with(run: Path) -> None:
-    with pytest.raises(NotVisible, match="'eavesdropper' placed no record"):
+    with pytest.raises(NotVisible, match="'eavesdropper' injected no record"):
         play(Watermark(), EAVESDROPPER, run, 0)
     assert measure([play(Eavesdrop(), EAVESDROPPER, run, 0)], "top1").value >= 0.5
 

@@ -63,7 +63,7 @@ def test_what_undoes_each_other_is_refused_with_the_reason(defences: tuple[Any, 
 )
 def test_a_defence_at_a_place_that_the_model_lacks_is_refused(defence: Any, model: Any) -> None:
     place = defence.places[0]
-    with pytest.raises(PlanError, match=f"the output of the {place} layer, but model '{model.name}' has none"):
+    with pytest.raises(PlanError, match=f"the output of the {place} layer, but model '{model.name}' has no such layer"):
         check_together([defence], "plan", model)
     check_together([defence], "plan", CharLm())
 

@@ -49,7 +49,6 @@ def test_every_relative_link_leads_somewhere(page: Path) -> None:
 
 GLOSSARY = ROOT / "docs" / "glossary.md"
 EXPLAINED = [ROOT / "README.md", *(page for page in PAGES if page.is_relative_to(ROOT / "docs") and page != GLOSSARY)]
-EXPLAINED.remove(ROOT / "docs" / "how-to" / "python.md")
 
 
 @pytest.mark.parametrize("page", EXPLAINED, ids=named)

@@ -85,11 +85,11 @@ def test_numbers_are_cut_into_bands(run: Path) -> None:
 @pytest.mark.parametrize(
     ("game", "values", "message"),
     [
-        (Attribute(attribute="grup"), ["a", "b"], r"nobody has the attribute 'grup'; did you mean 'group'\?"),
-        (Attribute(attribute="group"), ["a"], r"everybody's 'group' is 'a': there is nothing to infer"),
-        (Attribute(attribute="group", bands=(50,)), ["1", "2"], r"is '<50': .* or other bands"),
-        (Attribute(attribute="group", bands=(50,)), ["1", "old"], r"somebody's 'group' is 'old'; leave bands out"),
-        (Attribute(attribute="group", bands=(50, 20)), ["1", "2"], r"bands = \[50, 20\]: expected numbers that rise"),
+        (Attribute(attribute="grup"), ["a", "b"], r"no user has the attribute 'grup'; did you mean 'group'\?"),
+        (Attribute(attribute="group"), ["a"], r"every user's 'group' is 'a', so there is nothing to infer"),
+        (Attribute(attribute="group", bands=(50,)), ["1", "2"], r"is '<50', .* or other bands"),
+        (Attribute(attribute="group", bands=(50,)), ["1", "old"], r"a user's 'group' is 'old'; leave bands out"),
+        (Attribute(attribute="group", bands=(50, 20)), ["1", "2"], r"bands = \[50, 20\]: expected increasing numbers"),
     ],
 )
 def test_what_cannot_be_asked_is_refused(run: Path, game: Attribute, values: list[str], message: str) -> None:
@@ -99,7 +99,7 @@ def test_what_cannot_be_asked_is_refused(run: Path, game: Attribute, values: lis
 
 
 def test_a_data_set_that_says_nothing_about_users_is_named_as_the_reason(run: Path) -> None:
-    with pytest.raises(AttackError, match="this data set says nothing about its users"):
+    with pytest.raises(AttackError, match="this data set has no attributes"):
         ask(run, Attribute(attribute="group"), {})
 
 

@@ -76,7 +76,7 @@ def test_it_may_learn_from_clients_of_those_it_is_asked_about(run: Path) -> None
 
 
 def test_too_few_users_are_refused(run: Path) -> None:
-    with pytest.raises(AttackError, match="leaves 1 to learn from and 11 to ask about"):
+    with pytest.raises(AttackError, match="leaves 1 for training and 11 for questions"):
         ask(run, CrossModal(held_out=0.1))
 
 

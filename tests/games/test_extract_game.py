@@ -62,7 +62,7 @@ def test_what_cannot_be_asked_is_refused(run: Path) -> None:
         ask(run, Extract(), replace(truth, secrets={first: truth.secrets[first]}))
     with pytest.raises(AttackError, match="holds several secrets"):
         ask(run, Extract(), replace(truth, secrets={**truth.secrets, first: ("pin 0000", "pin 0001")}))
-    with pytest.raises(AttackError, match="nobody in this data set holds a secret"):
+    with pytest.raises(AttackError, match="no user in this data set holds a secret"):
         ask(run, Extract(), prior=replace(prior, records=None))
     with pytest.raises(AttackError, match="data that may hold the secrets"):
         ask(run, Extract(), prior=replace(prior, candidates=(first,), examples=(Examples(x=np.zeros((1, 2))),)))
@@ -79,11 +79,11 @@ def test_claims_must_be_rankings_of_texts(run: Path) -> None:
     with pytest.raises(AttackError, match="shape"):
         game.check(good[:, :2], questions, "mine")
     for token in (-1, len(RECORDS.characters)):
-        with pytest.raises(AttackError, match="alphabet does not have"):
+        with pytest.raises(AttackError, match="not in the model's alphabet"):
             game.check(np.where(good == 0, token, good), questions, "mine")
     gap = good.copy()
     gap[0, 0, 3] = 0
-    with pytest.raises(AttackError, match="goes on after its end"):
+    with pytest.raises(AttackError, match="continues after its end"):
         game.check(gap, questions, "mine")
 
 
@@ -149,4 +149,4 @@ def test_with_some_snapshots_missing_the_attacks_still_answer_and_the_report_sta
             )
         right.append((claims[:, 0] == asked.answers.right).all(axis=1).mean())
     assert right[0] > 0.5 and right[2] < right[0], "two stretches say little about whose a record is"
-    assert "of every 60th round and of the last one only" in game.note
+    assert "only the shared model of every 60th round and of the last one" in game.note

@@ -79,7 +79,7 @@ def test_the_same_generator_asks_the_same(run: Path) -> None:
 
 @pytest.mark.parametrize("game", [Identify(seen=1.0), Identify(seen=0.5, held_out=0.0), Identify(seen=0.05)])
 def test_an_open_world_without_one_of_its_groups_is_refused(run: Path, game: Identify) -> None:
-    with pytest.raises(AttackError, match=r"open world: .* needed are"):
+    with pytest.raises(AttackError, match=r"open world: .* are needed"):
         ask(run, game)
 
 
@@ -91,7 +91,7 @@ def test_a_prior_of_somebody_outside_the_federation_is_refused(run: Path) -> Non
         task=prior.task,
         outputs=prior.outputs,
     )
-    with pytest.raises(AttackError, match=r"1 users who have no client in the federation \(first: nobody\)"):
+    with pytest.raises(AttackError, match=r"1 users without a client in the federation \(first: nobody\)"):
         Identify().ask(Trace.open(run / "trace"), Truth.load(run / "truth"), more, np.random.default_rng(0))
 
 

@@ -131,10 +131,10 @@ def test_the_same_generator_draws_the_same_pairs(run: Path) -> None:
 @pytest.mark.parametrize(
     ("game", "message"),
     [
-        (Match(who="unseen"), "in the closed world nobody is unseen"),
+        (Match(who="unseen"), "the closed world has no unseen users"),
         (Match(seen=1.0), r"leave 8 seen, 0 unseen and 4 held out"),
         (Match(seen=0.0, held_out=0.0), r"two to learn from"),
-        (Match(seen=0.9, who="unseen"), r"two to ask about"),
+        (Match(seen=0.9, who="unseen"), r"two asked about"),
     ],
 )
 def test_groups_that_are_too_small_are_refused(run: Path, game: Match, message: str) -> None:
@@ -150,7 +150,7 @@ def test_users_with_a_single_update_cannot_be_paired(run: Path, monkeypatch: pyt
     shadow = np.zeros(len(client), dtype=np.int32)
     shadow[first] = -1
     monkeypatch.setattr(Trace, "shadow", shadow)
-    with pytest.raises(AttackError, match="no pairs can be drawn of the 12 users asked about"):
+    with pytest.raises(AttackError, match="no pairs can be drawn of the 12 users in the questions"):
         Match(between="anonymous").ask(trace, truth, prior, np.random.default_rng(0))
 
 

@@ -56,7 +56,7 @@ def test_the_same_generator_asks_about_the_same_updates(run: Path) -> None:
 
 
 def test_a_trait_that_nobody_looked_for_is_refused(run: Path, tmp_path: Path) -> None:
-    with pytest.raises(AttackError, match=r"which examples show 'market'; did you mean 'marked'\?"):
+    with pytest.raises(AttackError, match=r"unknown trait 'market'; did you mean 'marked'\?"):
         ask(run, Profile(trait="market"))
     with pytest.raises(AttackError, match="this data set has no traits with public background data"):
         ask(planted_trace(tmp_path, 0), Profile(trait="marked"))
@@ -66,7 +66,7 @@ def test_a_profile_that_everybody_or_nobody_fits_is_refused(run: Path) -> None:
     truth, prior = Truth.load(run / "truth"), Prior.load(run / "prior")
     for share, word in ((0.9, "raise"), (0.1, "lower")):
         same = replace(truth, traits={user: {"marked": share} for user in truth.users})
-        with pytest.raises(AttackError, match=rf"nothing to tell apart; {word} least \(now 0.5\)"):
+        with pytest.raises(AttackError, match=rf"nothing to distinguish; {word} least \(now 0.5\)"):
             Profile(trait="marked").ask(Trace.open(run / "trace"), same, prior, np.random.default_rng(0))
 
 
@@ -74,5 +74,5 @@ def test_public_examples_that_all_show_it_are_too_few(run: Path) -> None:
     prior = Prior.load(run / "prior")
     assert prior.background is not None
     all_show = replace(prior.background, shows={"marked": np.ones(len(prior.background.examples), np.int8)})
-    with pytest.raises(AttackError, match=r"400 public examples show 'marked' and 0 could but do not"):
+    with pytest.raises(AttackError, match=r"400 public examples show 'marked' and 0 of the same kind do not"):
         ask(run, Profile(trait="marked"), replace(prior, background=all_show))

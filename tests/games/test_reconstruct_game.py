@@ -110,12 +110,12 @@ def test_what_cannot_be_asked_is_refused_and_explained(run: Run) -> None:
         Reconstruct().ask(trace, truth, without_class(prior), rng)
     with pytest.raises(AttackError, match="the server has no auxiliary images"):
         Reconstruct().ask(trace, truth, replace(prior, background=None), rng)
-    with pytest.raises(AttackError, match="did not keep the clients' data"):
+    with pytest.raises(AttackError, match="did not store the clients' data"):
         Reconstruct().ask(trace, replace(truth, evidence=None), prior, rng)
     with pytest.raises(AttackError, match=r"attribute = 'rotatoin', which .* did you mean 'rotation'"):
         Reconstruct(attribute="rotatoin").ask(trace, truth, prior, rng)
     alone = replace(truth, client_user=dict(list(truth.client_user.items())[:1]))
-    with pytest.raises(AttackError, match=r"1 client\(s\) sent an update; .* two or more"):
+    with pytest.raises(AttackError, match=r"1 client\(s\) sent an update; .* at least two"):
         Reconstruct().ask(trace, alone, prior, rng)
     flat = Trace.open(trace.folder)
     flat.header = msgspec.structs.replace(trace.header, settings={**trace.header.settings, "input_shape": [64]})
@@ -126,7 +126,7 @@ def test_what_cannot_be_asked_is_refused_and_explained(run: Run) -> None:
 @pytest.mark.parametrize(
     ("claims", "message"),
     [
-        (np.zeros((5, 3, *SHAPE)), "asked for were images"),
+        (np.zeros((5, 3, *SHAPE)), "expected images"),
         (np.full((5, 4, *SHAPE), np.nan), "not all between 0 and 1"),
         (np.full((5, 4, *SHAPE), 1.5), "not all between 0 and 1"),
     ],

@@ -29,7 +29,7 @@ def test_nothing_is_found_where_nothing_is_personal(
 
 def test_a_stratified_split_breaks_the_contract(data: Path, tmp_path: Path) -> None:
     plan = parse(text_of(SMALL_CASES["digits-identify"], data), "stratified", {"population": {"split": "stratified"}})
-    with pytest.raises(ContractBroken, match=r"stratified: something was found where nothing is: reid-labels"):
+    with pytest.raises(ContractBroken, match=r"stratified: a leak was found where there is none: reid-labels"):
         check_null(plan, tmp_path, range(6))
 
 

@@ -66,13 +66,13 @@ def test_no_line_is_wider_than_the_terminal(games: Audit, width: int) -> None:
 def test_every_game_is_told_in_its_own_words(games: Audit) -> None:
     text = joined(shown(games))
     for sentence in (
-        r"Out of 10 users whom the attacker has seen before, an update's sender is named correctly in \d+% of cases",
-        r"Updates of users it has never seen are told from the others with average precision 0\.\d+",
+        r"Out of 10 users with prior data, an update's sender is named correctly in \d+% of cases",
+        r"Updates of unseen users are detected with average precision 0\.\d+",
         r"two updates of one user and two of different users, .* in \d+% of cases; guessing would manage 50%\.",
         r"Of the 10 users whose updates fit the profile best, \d+% do fit it; guessing would find 20%\.",
         r"Out of 3 groups, the one .* is named correctly in \d+% of cases; guessing would manage 50%\.",
         r"attribute-mlp, accuracy: leaks: 0\.\d+",
-        r"first record that the attack names for a client is its user's secret in \d+% of cases, out of 1,000,000,000",
+        r"record that the attack predicts for a client is its user's secret in \d+% of cases, out of 1,000,000,000",
     ):
         assert re.search(sentence, text), sentence
 

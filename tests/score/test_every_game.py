@@ -190,7 +190,7 @@ def test_pairs_keep_their_balance_and_their_runs() -> None:
 
 def test_questions_with_one_answer_only_are_refused() -> None:
     one = match(1, 1.0)
-    with pytest.raises(AttackError, match="the right answer is the same for all 200 questions"):
+    with pytest.raises(AttackError, match="the true answer is the same for all 200 questions"):
         found(replace(one, right=np.ones_like(one.right)), "ap")
 
 

@@ -42,9 +42,7 @@ def test_a_cell_that_fails_stops_no_other_and_is_tried_again(fedleak: Run, tmp_p
     (tmp_path / "plan.toml").write_text(hopeless)
     done = fedleak("sweep", "plan.toml", "--out", "out", "--jobs", 1)
     assert done.returncode == 1
-    assert "Could not be run: noise (sigma=1e+39, relative=yes), seed 0: round 2: client" in " ".join(
-        done.stdout.split()
-    )
+    assert "Failed: noise (sigma=1e+39, relative=yes), seed 0: round 2: client" in " ".join(done.stdout.split())
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     assert {f["defence"]["sigma"] for f in results["failures"]} == {1e39}
     assert [(s["defence"] or {}).get("sigma") for s in results["tradeoffs"][0]["settings"]] == [None, 1.0]

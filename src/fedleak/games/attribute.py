@@ -1,9 +1,8 @@
 """The `attribute` game: which group does the sender of this update belong to?
 
-Two settings that must not be mixed up (Orekondy et al., 2020, section 6.1.3, has only the first). Where the users are
-known, the adversary has other data of the very users it is asked about, so that finding the user finds the
-attribute. Where they are new, it has learnt from some users and is asked about others: then the attribute itself shows
-in the updates.
+There are two distinct settings (Orekondy et al., 2020, section 6.1.3, has only the first). With known users, the
+adversary has other data of the same users, so identifying the user gives the attribute. With new users, it learns from
+some users and is tested on others: then the attribute itself shows in the updates.
 """
 
 from __future__ import annotations
@@ -36,9 +35,9 @@ __all__ = ["Attribute", "AttributeQuestions", "banded"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttributeQuestions(Questions):
-    """The options are the attribute's values, and the adversary knows them of the users it has data of."""
+    """The options are the attribute's values; the adversary knows the values of the users in its prior."""
 
-    labels: IntArray  # (the prior's candidates,): index of each one's value
+    labels: IntArray  # (the prior's candidates,): index of each candidate's value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,20 +51,20 @@ class Attribute(OptionGame):
             name="top1",
             title="accuracy",
             short="accuracy",
-            text="The share of a user's updates for which the right group is named, averaged over users. Chance is "
-            "never below what naming the largest group would give.",
+            text="The share of a user's updates for which the right group is predicted, averaged over users. Chance is "
+            "never below always predicting the largest group.",
             measure=traits.top1,
             per_user=traits.each,
         ),
         average_precision(traits.average_precision, column="AP"),
     )
 
-    attribute: Annotated[str, Meta(min_length=1, description="which attribute of the users is asked for")]
+    attribute: Annotated[str, Meta(min_length=1, description="the attribute of users to infer")]
     users: Annotated[
         Literal["known", "new"],
         Meta(
-            description="known: the adversary has prior data and the attribute of the users it is asked about; new: "
-            "only of others, the users being divided in two"
+            description="known: the adversary has prior data and the attribute of the same users; new: only of "
+            "other users (the users are divided in two)"
         ),
     ] = "known"
     train_share: Annotated[
@@ -73,11 +72,11 @@ class Attribute(OptionGame):
     ] = 0.5
     bands: Annotated[
         tuple[float, ...],
-        Meta(description="cut a numeric attribute into groups at these values: [20, 30] gives <20, 20-<30 and >=30"),
+        Meta(description="divide a numeric attribute into groups at these values: [20, 30] gives <20, 20-<30 and >=30"),
     ] = ()
 
     def headline(self, scores: Mapping[str, Score]) -> Headline | None:
-        """How often the group is named."""
+        """How often the group is predicted."""
         right = scores["top1"]
         return Headline(
             percent(right.value),
@@ -86,16 +85,16 @@ class Attribute(OptionGame):
         )
 
     def detail(self, played: Sequence[AttackResult], scores: Mapping[str, Score]) -> DetailParts:
-        """How well each group is inferred."""
+        """How well each group is predicted."""
         return answered(played[0])
 
     @classmethod
     def for_contract(cls) -> Attribute:
-        """The attribute that the made-up users have."""
+        """The attribute of the synthetic users."""
         return cls(attribute="group")
 
     def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> GameInstance:
-        """Divide the users if they are to be new, and ask about every anonymous update of those asked about."""
+        """Divide the users if they are to be new, and ask about every anonymous update of the test users."""
         sender, rows = senders(trace, truth, prior), anonymous(trace)
         options, value = self._groups([truth.attributes.get(user, {}) for user in prior.candidates])
         learnt = about = np.flatnonzero(value >= 0)
@@ -112,13 +111,13 @@ class Attribute(OptionGame):
         )
 
     def _groups(self, users: Sequence[Mapping[str, str]]) -> tuple[tuple[str, ...], IntArray]:
-        """The values that occur, and which one everybody has; -1 for users without."""
+        """The values that occur, and the index of each user's value; -1 for users without."""
         given = [about.get(self.attribute) for about in users]
         if all(value is None for value in given):
             known = {name for about in users for name in about}
             raise AttackError(
-                f"nobody has the attribute '{self.attribute}'{did_you_mean(self.attribute, known)}"
-                + ("" if known else "; this data set says nothing about its users")
+                f"no user has the attribute '{self.attribute}'{did_you_mean(self.attribute, known)}"
+                + ("" if known else "; this data set has no attributes")
             )
         if self.bands:
             options, value = banded(given, self.bands, self.attribute)
@@ -127,20 +126,20 @@ class Attribute(OptionGame):
             value = np.array([-1 if v is None else options.index(v) for v in given], dtype=np.int64)
         if len(options) < 2:
             raise AttackError(
-                f"everybody's '{self.attribute}' is '{options[0]}': there is nothing to infer. "
+                f"every user's '{self.attribute}' is '{options[0]}', so there is nothing to infer. "
                 "Choose another attribute" + (" or other bands" if self.bands else "")
             )
         return options, value
 
     def _divide(self, options: Sequence[str], value: IntArray, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
-        """Divide each group by the same share: a group that is only asked about could not be learnt."""
+        """Divide each group by the same share: a group without training users cannot be learned."""
         learnt, about = [], []
         for index, option in enumerate(options):
             group = rng.permutation(np.flatnonzero(value == index))
             if len(group) < 2:
                 raise AttackError(
-                    f"only one user's '{self.attribute}' is '{option}', so it cannot be learnt from one user "
-                    'and asked of another; take more users, join groups with bands, or set users = "known"'
+                    f"only one user's '{self.attribute}' is '{option}', so it cannot be learned from one user "
+                    'and tested on another; take more users, join groups with bands, or set users = "known"'
                 )
             count = min(max(1, round(self.train_share * len(group))), len(group) - 1)
             learnt.append(group[:count])
@@ -149,13 +148,13 @@ class Attribute(OptionGame):
 
 
 def banded(given: Sequence[str | None], cuts: Sequence[float], attribute: str) -> tuple[tuple[str, ...], IntArray]:
-    """Cut numbers into groups; those that nobody is in are left out.
+    """Divide numbers into groups; empty groups are left out.
 
     >>> banded(["19", "20", None, "44"], [20, 30], "age")
     (('<20', '20-<30', '>=30'), array([ 0,  1, -1,  2]))
     """
     if sorted(set(cuts)) != list(cuts):
-        raise AttackError(f"bands = {list(cuts)}: expected numbers that rise")
+        raise AttackError(f"bands = {list(cuts)}: expected increasing numbers")
     names = [
         f"<{cuts[0]:g}",
         *(f"{low:g}-<{high:g}" for low, high in itertools.pairwise(cuts)),
@@ -168,7 +167,7 @@ def banded(given: Sequence[str | None], cuts: Sequence[float], attribute: str) -
                 value[i] = bisect.bisect_right(cuts, float(text))
             except ValueError:
                 raise AttackError(
-                    f"bands cut a number into groups, but somebody's '{attribute}' is '{text}'; leave bands out"
+                    f"bands divide numbers into groups, but a user's '{attribute}' is '{text}'; leave bands out"
                 ) from None
     present = np.unique(value[value >= 0])
     return tuple(names[i] for i in present), np.where(value < 0, -1, np.searchsorted(present, value))

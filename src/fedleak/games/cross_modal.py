@@ -1,12 +1,11 @@
-"""The `cross-modal` game: does this update come from the user whom these sentences are about?
+"""The `cross-modal` game: does this update come from the user that this text is about?
 
-The clients train on images, and all that the adversary has of a user is text (Orekondy et al., 2020, section 6.1.1,
-eq. 7). To learn which update goes with which text it needs users of whom it has both. By default these are users held
-out, about whom nothing is asked. The paper does not say whose updates it learnt from; `learn_from = "everyone"` is the
-reading in which the adversary also runs clients on prior images of the very users it is asked about, which is more
-than text.
+The clients train on images, and the adversary has only text about each user (Orekondy et al., 2020, section 6.1.1, eq.
+7). To learn which update goes with which text it needs users with both. By default these are held-out users, who are
+not in any question. The paper does not say whose updates it learned from; `learn_from = "everyone"` is the reading in
+which the adversary also runs shadow clients on prior images of the users in the questions, which is more than text.
 
-The text is a stand-in: captions by rule of the prior images (`fedleak.population.captions`), not users' own words.
+The text is a stand-in: rule-based captions of the prior images (`fedleak.population.captions`), not users' own words.
 """
 
 from __future__ import annotations
@@ -44,40 +43,40 @@ class Described(Questions):
 
 @dataclass(frozen=True, kw_only=True)
 class CrossModal(OptionGame):
-    """Ask about pairs of an anonymous update and a user's captions, as many that belong together as not."""
+    """Ask about pairs of an anonymous update and a user's captions; half of them match."""
 
     name: ClassVar[str] = "cross-modal"
-    summary: ClassVar[str] = "Does this update come from the user whom this text is about?"
+    summary: ClassVar[str] = "Does this update come from the user that this text is about?"
     metrics: ClassVar[tuple[Metric, ...]] = YES_NO_METRICS
 
     learn_from: Annotated[
         Literal["held-out", "everyone"],
         Meta(
-            description="whose labelled updates the attack has beside their text: users whom nothing is asked about, "
-            "or also those who are asked about"
+            description="the users whose labelled updates the attack has in addition to their text: only held-out "
+            "users, or also the users in the questions"
         ),
     ] = "held-out"
-    held_out: Annotated[float, Meta(gt=0, lt=1, description="share of the users who serve only to learn from")] = 0.5
+    held_out: Annotated[float, Meta(gt=0, lt=1, description="share of the users used only to train the attack")] = 0.5
     pairs: Annotated[int, Meta(ge=4, description="at most this many, half of them right, spread evenly over users")] = (
         10_000
     )
 
     def headline(self, scores: Mapping[str, Score]) -> Headline | None:
-        """How often the text about a sender is told from another text."""
+        """How often the text about the sender is distinguished from another text."""
         area = scores["auc"]
         return Headline(
             percent(area.value),
-            "Given an update with a text about its sender and one with a text about somebody else, the attack tells "
+            "Given an update with a text about its sender and one with a text about another user, the attack tells "
             f"which is which in {percent(area.value)} of cases; guessing would manage {percent(area.chance)}.",
         )
 
     @classmethod
     def for_contract(cls) -> CrossModal:
-        """With half of so few users there would be too few to learn from."""
+        """Half of these few users would be too few to learn from."""
         return cls(learn_from="everyone")
 
     def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> GameInstance:
-        """Turn the prior into text, and pair every anonymous update with its sender and with somebody else."""
+        """Turn the prior into text, and pair every anonymous update with its sender and with another user."""
         sender, rows = senders(trace, truth, prior), anonymous(trace)
         users = len(prior.candidates)
         asked = learnt = np.arange(users, dtype=np.int64)
@@ -85,8 +84,8 @@ class CrossModal(OptionGame):
             _, asked, learnt = draw_users(users, 0.0, self.held_out, rng)
         if min(len(asked), len(learnt)) < 2:
             raise AttackError(
-                f"cross-modal: held_out = {self.held_out:g} of {users} users leaves {len(learnt)} to learn from and "
-                f"{len(asked)} to ask about; needed are two and two. Change it ([[game]]), or take more users"
+                f"cross-modal: held_out = {self.held_out:g} of {users} users leaves {len(learnt)} for training and "
+                f"{len(asked)} for questions; at least two of each are needed. Change it ([[game]]), or take more users"
             )
         rows = rows[np.isin(sender[rows], asked)]
         candidate, updates, right = between_sides(
@@ -96,7 +95,7 @@ class CrossModal(OptionGame):
             rng,
         )
         if len(right) == 0:
-            raise AttackError(f"{trace.folder}: fewer than two of the {len(asked)} users asked about sent an update")
+            raise AttackError(f"{trace.folder}: fewer than two of the {len(asked)} users in question sent an update")
         kept = np.union1d(asked, learnt)
         return GameInstance(
             questions=Described(updates=updates, options=(SAME,), candidate=np.searchsorted(kept, candidate)),
@@ -113,7 +112,7 @@ class CrossModal(OptionGame):
 
 
 def in_words(prior: Prior, where: str) -> Prior:
-    """Replace every image by a sentence about it, as word ids; nothing else that is known of users is left."""
+    """Replace every image by a sentence about it, as word ids; drop everything else known about users."""
     whole = Examples.concat(prior.examples)
     if prior.task is not Task.CLASSIFY or whole.x.ndim != 4 or whole.y is None:
         raise AttackError(

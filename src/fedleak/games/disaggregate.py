@@ -1,8 +1,8 @@
 """The `disaggregate` game: what did this client send, on average?
 
 Secure aggregation hides an update among those of its round, not a client among all rounds (Lam et al., 2021; So et al.,
-2023). The game asks for the mean update of every client, and marks the answers against the updates that were recorded
-and that its adversary does not see.
+2023). The game asks for the mean update of every client, and scores the estimates against the recorded updates,
+which its adversary does not see.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["Disaggregate", "MeanQuestions"]
 class MeanQuestions(Questions):
     """One question about each client that took part."""
 
-    clients: tuple[str, ...]  # as a selection names them
+    clients: tuple[str, ...]  # by their names in a selection
     layer: str
     size: int
 
@@ -41,13 +41,13 @@ class MeanQuestions(Questions):
 
     @property
     def choices(self) -> int:
-        """How many clients an estimate could be of."""
+        """The number of clients."""
         return len(self.clients)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Disaggregate(BaseGame):
-    """Ask for the mean update of every client, one layer of it."""
+    """Ask for one layer of the mean update of every client."""
 
     name: ClassVar[str] = "disaggregate"
     summary: ClassVar[str] = "What did this client send, on average?"
@@ -79,14 +79,14 @@ class Disaggregate(BaseGame):
 
     @property
     def controls(self) -> tuple[str, ...]:
-        """Sums contain what was sent whatever the data; only a wrong account of who took part leaves nothing."""
+        """Sums contain the updates whatever the data; only wrong participation leaves nothing to find."""
         return ("shuffled-selection",)
 
     def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> GameInstance:
         """Ask about every client of a user that took part; the adversary keeps no prior data."""
         if not trace.header.holds_updates:
             raise AttackError(
-                f"{trace.folder}: this run recorded sums only, so there is nothing to mark estimates against; play "
+                f"{trace.folder}: this run recorded sums only, so there is nothing to score estimates against; run "
                 "'disaggregate' on the undefended run, as 'aggregate-server'"
             )
         names = [layer.name for layer in trace.header.layout]
@@ -96,10 +96,10 @@ class Disaggregate(BaseGame):
             )
         layer = names[-1] if self.layer == "last" else self.layer
         client = np.asarray(trace.client)
-        own = np.asarray(trace.header.shadow)[client] >= 0  # the adversary's own
+        own = np.asarray(trace.header.shadow)[client] >= 0  # shadow clients
         present = np.unique(client[~own])
         if len(present) < 2:
-            raise AttackError(f"{trace.folder}: {len(present)} client(s) took part; at least two can be told apart")
+            raise AttackError(f"{trace.folder}: {len(present)} client(s) took part; at least two are needed")
         updates = np.asarray(trace.updates(layer), dtype=np.float64)
         means = np.stack([updates[client == index].mean(axis=0) for index in present])
         clients = tuple(trace.header.clients[int(index)] for index in present)
@@ -116,12 +116,12 @@ class Disaggregate(BaseGame):
         )
 
     def check(self, claims: Predictions, questions: Questions, attack: str) -> Predictions:
-        """Refuse what is not one finite update for every client."""
+        """Reject predictions that are not one finite update for every client."""
         assert isinstance(questions, MeanQuestions)
         shape = (len(questions), questions.size)
         if claims.shape != shape:
             raise AttackError(
-                f"attack '{attack}' answered with an array of shape {claims.shape}; asked for were mean updates "
+                f"attack '{attack}' returned an array of shape {claims.shape}; expected mean updates "
                 f"(clients, size of the layer) = {shape}"
             )
         claims = claims.astype(np.float32, copy=False)
@@ -130,18 +130,18 @@ class Disaggregate(BaseGame):
         return claims
 
     def headline(self, scores: Mapping[str, Score]) -> Headline | None:
-        """How many clients the sums give back."""
+        """The share of clients recovered from the sums."""
         share = scores["recovered"]
         return Headline(
             percent(share.value),
             f"From the sums of the rounds, {percent(share.value)} of clients are recovered: the estimate of what a "
-            f"client sent is nearest to what that client did send, out of {share.options} clients; guessing would "
+            f"client sent is nearest to that client's own update, out of {share.options} clients; guessing would "
             f"manage {percent(share.chance)}.",
         )
 
     @classmethod
     def contract(cls, attack: Needs) -> Contract:
-        """Made-up updates and their sums, or the sums of other updates."""
+        """Synthetic updates and their sums, or the sums of other updates."""
         from fedleak.games.traces.users import write_sums
 
         return Contract(

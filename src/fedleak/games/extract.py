@@ -1,7 +1,7 @@
 """The `extract` game: what is the secret of the user behind this client?
 
-The adversary has nobody's data. It knows what secrets look like (`my social security number is` and nine digits), which
-is public, and names the records that it takes to be this client's, best guess first (Yuan et al., 2021).
+The adversary has no user's data. It knows the public format of secrets (`my social security number is` and nine digits)
+and ranks records for each client, best guess first (Yuan et al., 2021).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from fedleak.trace.truth import Truth
 
 __all__ = ["Extract", "RecordQuestions"]
 
-_COUNTED = 2**53  # results are read by tools whose numbers go no further
+_COUNTED = 2**53  # JSON readers represent larger integers inexactly
 
 
 def _top(k: int) -> Metric:
@@ -40,7 +40,7 @@ def _top(k: int) -> Metric:
         name=f"top{k}",
         title=f"top-{k}",
         short=f"top-{k}",
-        text=f"The share of users whose secret is {among} that the attacker names for their own client. Chance is to "
+        text=f"The share of users whose secret is {among} that the attack predicts for their own client. Chance is to "
         "be given another client's list.",
         measure=partial(records.top, k),
         tabled=True,
@@ -53,8 +53,8 @@ def _distance(k: int) -> Metric:
         name=f"distance{k}",
         title="edit distance" if k == 1 else f"edit distance within {k}",
         short="distance" if k == 1 else f"distance within {k}",
-        text=f"How many characters of the secret must be changed, at least, in {nearest} that the attacker names for "
-        "its user's client: 0 is the secret itself, and the smaller, the more is given away. The mean over users; "
+        text=f"How many characters of the secret must be changed, at least, in {nearest} that the attack predicts for "
+        "its user's client: 0 is the secret itself; lower values leak more. The mean over users; "
         "chance is to be given another client's list.",
         measure=partial(records.distance, k),
         lower_leaks=True,
@@ -67,39 +67,39 @@ def _distance(k: int) -> Metric:
 class RecordQuestions(Questions):
     """One question about each client that holds a secret."""
 
-    clients: tuple[str, ...]  # as a selection names them
+    clients: tuple[str, ...]  # by their names in a selection
     records: Records
-    most: int  # how many records may be named for each
-    listed: tuple[str, ...] = ()  # candidates with the answers among them, where a test hands them out
+    most: int  # the most records that may be predicted for each
+    listed: tuple[str, ...] = ()  # candidates that include the answers, where a test lists them
 
     def __len__(self) -> int:
         return len(self.clients)
 
     @property
     def choices(self) -> int:
-        """How many records the format admits, or the list that was handed out."""
+        """The number of records of the format, or of the given list."""
         return len(self.listed) or min(self.form.size, _COUNTED)
 
     @property
     def form(self) -> Format:
-        """What a secret looks like."""
+        """The format of a secret."""
         return parse(self.records.form, self.records.words)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Extract(BaseGame):
-    """Ask for a ranking of records for every client whose owner holds a secret."""
+    """Ask for a ranking of records for every client whose user holds a secret."""
 
     name: ClassVar[str] = "extract"
-    summary: ClassVar[str] = "What is the secret of this client's owner?"
+    summary: ClassVar[str] = "What is the secret of this client's user?"
     metrics: ClassVar[tuple[Metric, ...]] = (
         *(_top(k) for k in records.PLACES),
         Metric(
             name="extracted",
             title="secrets extracted",
             short="extracted",
-            text="The share of users whose secret is among the records that the attacker names, for whomever: the "
-            "model has memorised it. Chance is naming as many records blindly.",
+            text="The share of users whose secret is among the records that the attack predicts for any client: the "
+            "model has memorised it. Chance is guessing as many records at random.",
             measure=records.extracted,
             column="named",
         ),
@@ -107,8 +107,8 @@ class Extract(BaseGame):
             name="attributed",
             title="extracted secrets attributed",
             short="attributed",
-            text="Of the secrets that the attacker names at all, the share that it names higher for the client they "
-            "belong to than for any other.",
+            text="Of the extracted secrets, the share that the attack ranks higher for the client of their user than "
+            "for any other.",
             measure=records.attributed,
             applies=records.any_found,
             column="whose",
@@ -117,64 +117,64 @@ class Extract(BaseGame):
     )
     needs_prior: ClassVar[bool | None] = False
     strongest: ClassVar[str | None] = "eavesdrop-strong"
-    multiples: ClassVar[bool] = False  # how many times one in a billion says nothing
+    multiples: ClassVar[bool] = False  # multiples of one in a billion are meaningless
     legend: ClassVar[str] = (
-        "named: secrets named for anybody at all; whose: of these, named first for their user's client; edits: "
-        "characters to be changed in the first guess."
+        "named: secrets predicted for any client; whose: of these, ranked first for their user's client; edits: "
+        "characters to change in the first guess."
     )
 
-    most: Annotated[int, Meta(ge=1, le=1000, description="how many records may be named for each client")] = 50
+    most: Annotated[int, Meta(ge=1, le=1000, description="how many records an attack may predict for each client")] = 50
     every: Annotated[
         int,
         Meta(
             ge=1,
-            description="the adversary has only every k-th snapshot, and the last; of the rounds between it "
-            "still sees who took part in them",
+            description="the adversary has only every k-th snapshot, and the last; it still sees the "
+            "participation in the rounds between",
         ),
     ] = 1
     listed: Annotated[
         int,
         Meta(
             ge=0,
-            description="hand out a list of so many records that contains every secret, instead of letting attacks "
-            "search; for quick tests of attribution, since nothing is extracted then. 0: no list",
+            description="give attacks a list of this many records that contains every secret, instead of a search; "
+            "for quick tests of attribution only, since nothing is extracted then. 0: no list",
         ),
     ] = 0
 
     @property
     def controls(self) -> tuple[str, ...]:
-        """Nothing personal, records that nobody holds, selection in the wrong order, and others' secrets."""
+        """IID data, records that no user holds, selection in the wrong order, and others' secrets."""
         return ("iid", "decoys", "shuffled-selection", "swapped-secrets")
 
     @property
     def note(self) -> str:
-        """What a report must say beside the question."""
+        """A note that the report shows beside the question."""
         notes = []
         if self.every > 1:
             notes.append(
-                f"The attacker has the shared model of every {self.every}th round and of the last one only: what is "
-                "learnt between two of them cannot be told apart."
+                f"The attacker has only the shared model of every {self.every}th round and of the last one, so it "
+                "cannot separate the rounds between two of them."
             )
         if self.listed:
             notes.append(
-                f"The attacker is handed a list of {self.listed} records that contains the answers: this shows whose a "
-                "record is, and nothing about whether it could have been found."
+                f"The attacker is given a list of {self.listed} records that contains the answers: this tests "
+                "attribution, not extraction."
             )
         return " ".join(notes)
 
     def headline(self, scores: Mapping[str, Score]) -> Headline | None:
-        """How often the first record that is named is the secret."""
+        """How often the first prediction is the secret."""
         first = scores["top1"]
         many = f"{first.options:,}" if first.options < 10**12 else f"more than 10^{len(str(first.options)) - 2}"
         return Headline(
             percent(first.value),
-            f"The first record that the attack names for a client is its user's secret in {percent(first.value)} of "
-            f"cases, out of {many} records that it could be; with the clients mixed up it would be in "
+            f"The first record that the attack predicts for a client is its user's secret in {percent(first.value)} of "
+            f"cases, out of {many} possible records; with the clients permuted it would be in "
             f"{percent(first.chance)}.",
         )
 
     def detail(self, played: Sequence[AttackResult], scores: Mapping[str, Score]) -> DetailParts:
-        """What the first guesses come to, and how near they came to each user's secret."""
+        """Results of the first guesses, and how near they are to each user's secret."""
         rows: list[list[str | float | None]] = []
         for k in records.PLACES:
             top, near = scores[f"top{k}"], scores[f"distance{k}"]
@@ -188,9 +188,8 @@ class Extract(BaseGame):
                 ]
             )
         guesses = Table(
-            caption="What the first guesses for a client come to: the share of users whose secret is among them, and "
-            "how many characters of the nearest one must be changed to make it the secret, at least. Chance is another "
-            "client's list.",
+            caption="The first guesses for a client: the share of users whose secret is among them, and the edit "
+            "distance of the nearest guess to the secret. Chance is another client's list.",
             columns=["guesses", "secret among them", "chance", "edit distance", "chance of that"],
             rows=rows,
         )
@@ -198,7 +197,7 @@ class Extract(BaseGame):
 
     @classmethod
     def contract(cls, attack: Needs) -> Contract:
-        """A federation of users who each hold a PIN; what sees no selection cannot tell whose it is."""
+        """A federation of users who each hold a PIN; an attack without the selection cannot attribute it."""
         from fedleak.games.traces.secret_holders import write_secrets
 
         inject = Capability.INJECT in attack.capabilities
@@ -210,10 +209,10 @@ class Extract(BaseGame):
         )
 
     def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> GameInstance:
-        """Ask about every holder's client; the adversary gets the format and nothing else."""
+        """Ask about every client with a secret; the adversary gets only the format."""
         if prior.records is None:
             raise AttackError(
-                f"{trace.folder}: nobody in this data set holds a secret; use a data set that plants them "
+                f"{trace.folder}: no user in this data set holds a secret; use a data set that plants them "
                 "(text-clients)"
             )
         if prior.candidates:
@@ -222,11 +221,11 @@ class Extract(BaseGame):
         held = [(client, user, truth.secrets[user]) for client, user in owners if truth.secrets.get(user)]
         if len(held) < 2:
             raise AttackError(
-                f"{trace.folder}: {len(held)} users hold a secret; at least two are needed to tell whose is whose"
+                f"{trace.folder}: {len(held)} users hold a secret; at least two are needed for attribution"
             )
         several = [user for _, user, secrets in held if len(secrets) > 1]
         if several:
-            raise AttackError(f"{trace.folder}: '{several[0]}' holds several secrets, and one can be asked for")
+            raise AttackError(f"{trace.folder}: '{several[0]}' holds several secrets, but the game asks for one")
         questions = RecordQuestions(
             updates=np.zeros(0, dtype=np.int64),
             options=(),
@@ -250,7 +249,7 @@ class Extract(BaseGame):
         )
 
     def _list(self, kept: Records, truth: Truth, rng: np.random.Generator) -> tuple[str, ...]:
-        """Every secret, every decoy, and others of the format; in alphabetical order, which says nothing."""
+        """Every secret, every decoy, and others of the format; in alphabetical order, which reveals nothing."""
         form = parse(kept.form, kept.words)
         among = {record for held in (*truth.secrets.values(), *truth.decoys.values()) for record in held}
         if not len(among) <= self.listed <= form.size:
@@ -265,7 +264,7 @@ class Extract(BaseGame):
         return tuple(sorted(among))
 
     def check(self, claims: Predictions, questions: Questions, attack: str) -> Predictions:
-        """Refuse what is not a ranking of texts for every client: (clients, places, characters), 0 after the end.
+        """Reject anything but a ranking of texts for every client: (clients, places, characters), 0 after the end.
 
         A place may stay empty, where an attack has fewer records to name.
         """
@@ -273,11 +272,11 @@ class Extract(BaseGame):
         shape = (len(questions), questions.most, questions.form.longest)
         if claims.shape != shape or not np.issubdtype(claims.dtype, np.integer):
             raise AttackError(
-                f"attack '{attack}' answered with {claims.dtype} of shape {claims.shape}; asked for were token ids "
+                f"attack '{attack}' returned {claims.dtype} of shape {claims.shape}; expected token ids "
                 f"(clients, places, characters) = {shape}"
             )
         if claims.min() < 0 or claims.max() >= len(questions.records.characters):
-            raise AttackError(f"attack '{attack}' named characters that the model's alphabet does not have")
+            raise AttackError(f"attack '{attack}' returned characters that are not in the model's alphabet")
         if ((claims[..., :-1] == 0) & (claims[..., 1:] != 0)).any():
-            raise AttackError(f"attack '{attack}' named a record that goes on after its end (0)")
+            raise AttackError(f"attack '{attack}' returned a record that continues after its end (0)")
         return claims.astype(np.int32, copy=False)

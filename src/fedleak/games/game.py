@@ -1,8 +1,8 @@
-"""What a game is: questions and right answers, fixed before any attack runs, and all that belongs to its scores.
+"""What a game is: questions and true answers, fixed before any attack runs, and everything about its scores.
 
-A game owns its life. It draws the questions, says how predictions are scored and which controls have nothing to find,
-puts its headline into words, chooses columns, figures and details for the report, and writes the traces on which
-attacks are held to the contract. No other module asks which game it has before it.
+A game draws the questions, defines how predictions are scored and which controls have nothing to find, words its
+headline, chooses columns, figures and details for the report, and writes the traces of the attack contract. No other
+module depends on which game it handles.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Questions:
-    """What an attack is asked: for each of these, a score for every option.
+    """The questions for an attack: each needs a score for every option.
 
-    Games with more to say about a question derive their own from this.
+    Games whose questions have more fields subclass this.
     """
 
     updates: IntArray  # (questions,) rows of the view's updates; (questions, 2) where pairs of updates are asked about
@@ -56,22 +56,22 @@ class Questions:
 
     @property
     def choices(self) -> int:
-        """How many answers there are to choose from."""
+        """The number of possible answers."""
         return len(self.options)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GameInstance:
-    """One playing of a game: what the attack is given, and what it is marked against."""
+    """One instance of a game: what the attack is given, and what its predictions are scored against."""
 
     questions: Questions
     answers: Answers
-    prior: Prior  # what of the prior data the adversary has in this game
-    shadow: IntArray  # (updates of the trace,): which of that prior's candidates an update stands for; -1: nobody's
-    # Client -> the record that was placed in its data; the view shows it only to adversaries that can inject records.
+    prior: Prior  # the prior data that the adversary has in this game
+    shadow: IntArray  # (updates of the trace,): the candidate in `prior` whose data trained an update; -1: none
+    # Client -> the record injected into its data; the view shows it only to adversaries that can inject records.
     injected: Mapping[str, str] = field(default_factory=dict)
     every: int = 1  # the adversary has only every k-th snapshot, and the last
-    everything: bool = False  # updates that are not asked about are seen too
+    everything: bool = False  # updates outside the questions are visible too
 
     def look(
         self,
@@ -81,11 +81,11 @@ class GameInstance:
         shuffled: np.random.Generator | None = None,
         defences: Sequence[Defence] = (),
     ) -> tuple[View, Questions]:
-        """The view in which the questions are asked, and the questions by the rows of that view.
+        """The view for the attack, and the questions by the rows of that view.
 
-        Updates that are neither labelled nor asked about are in the trace for the experiment's sake only: clients on
-        the prior data of users of whom this adversary has none, labelled updates beyond the number it is given. To
-        see them, and that they are not asked about, would tell who is a stranger.
+        Updates that are neither labelled nor in a question exist only for the experiment: shadow clients of users
+        without prior data in this game, or labelled updates beyond the given number. The view hides them, because
+        seeing them outside the questions would reveal which users are unseen.
         """
         if not self.questions.updates.size:
             view = View(
@@ -116,14 +116,14 @@ class GameInstance:
 
 
 class Headline(NamedTuple):
-    """What the scores of one attack come to, for people who never saw such a number."""
+    """The scores of one attack in plain words, for readers who do not know the metric."""
 
-    number: str  # to be printed large
+    number: str  # printed large
     sentence: str
 
 
 class Needs(Protocol):
-    """What an attack declares that it takes."""
+    """The observations that an attack declares."""
 
     needs: ClassVar[Observation]
     capabilities: ClassVar[Capability]
@@ -131,13 +131,13 @@ class Needs(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contract:
-    """How attacks on a game are held to the contract."""
+    """How attacks on a game are tested against the contract."""
 
     game: Game
-    write: Callable[[Path, int, bool], Path]  # folder, seed, with a planted leak or without: the folder of a run
-    metric: str  # above chance where a leak is planted, at chance where not
+    write: Callable[[Path, int, bool], Path]  # folder, seed, whether to plant a leak -> the folder of a run
+    metric: str  # above chance with a planted leak, at chance without
     seeds: int = 2  # with a planted leak
-    finds: bool = True  # False: an attack with these needs can tell nothing apart, and must not seem to
+    finds: bool = True  # False: an attack with these needs cannot find the leak, and must be at chance
 
 
 class Game(Protocol):
@@ -146,12 +146,12 @@ class Game(Protocol):
     name: ClassVar[str]
     summary: ClassVar[str]  # the question in plain words
     metrics: ClassVar[tuple[Metric, ...]]  # the first is the headline metric, which verdicts are about
-    needs_prior: ClassVar[bool | None]  # True: the adversary has data of users; False: none; None: either
-    needs_evidence: ClassVar[bool]  # whether predictions are marked against users' data, which the truth then keeps
-    allows_join: ClassVar[bool]  # whether it can be played where a client of the adversary takes part
-    strongest: ClassVar[str | None]  # the attack without which no defence is recommended, if one is the strongest
-    multiples: ClassVar[bool]  # whether multiples of chance say something
-    legend: ClassVar[str]  # what the heads of its columns mean, where they do not say it themselves
+    needs_prior: ClassVar[bool | None]  # True: the adversary needs prior data; False: it must have none; None: either
+    needs_evidence: ClassVar[bool]  # whether predictions are scored against users' data, which the truth then stores
+    allows_join: ClassVar[bool]  # whether it works in a run with a malicious client
+    strongest: ClassVar[str | None]  # the strongest attack, without which no defence is recommended; if there is one
+    multiples: ClassVar[bool]  # whether multiples of chance are meaningful
+    legend: ClassVar[str]  # explains the column headings that need it
 
     @property
     def controls(self) -> tuple[str, ...]:
@@ -160,23 +160,23 @@ class Game(Protocol):
 
     @property
     def note(self) -> str:
-        """What a report must say beside the question; nothing if empty."""
+        """A note that the report shows beside the question; none if empty."""
         ...
 
     def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> GameInstance:
-        """Draw the questions; the same generator gives the same ones."""
+        """Draw the questions; deterministic given the generator."""
         ...
 
     def check(self, claims: Predictions, questions: Questions, attack: str) -> Predictions:
-        """Refuse predictions that do not answer every question; return them as they are kept on disk."""
+        """Reject predictions that do not answer every question; return them in the form stored on disk."""
         ...
 
     def headline(self, scores: Mapping[str, Score]) -> Headline | None:
-        """Put the scores of one attack, by metric, into words; None: the headline metric and its chance level do."""
+        """The scores of one attack, by metric, in words; None: show the headline metric and its chance level."""
         ...
 
     def detail(self, played: Sequence[AttackResult], scores: Mapping[str, Score]) -> DetailParts:
-        """What the report shows of one attack on one run; `played` has one entry for each seed."""
+        """What the report shows about one attack on one run; `played` has one entry per seed."""
         ...
 
     def figures(self, scores: Sequence[Score]) -> list[tuple[Figure, str]]:
@@ -185,12 +185,12 @@ class Game(Protocol):
 
     @classmethod
     def contract(cls, attack: Needs) -> Contract:
-        """The traces that an attack on this game is held to."""
+        """The traces on which attacks on this game are tested."""
         ...
 
 
 class BaseGame:
-    """What most games have in common."""
+    """Defaults that most games share."""
 
     needs_prior: ClassVar[bool | None] = True
     needs_evidence: ClassVar[bool] = False
@@ -201,16 +201,16 @@ class BaseGame:
 
     @property
     def controls(self) -> tuple[str, ...]:
-        """Where nobody's data is personal there is nothing to find."""
+        """Where no data is user-specific there is nothing to find."""
         return ("iid",)
 
     @property
     def note(self) -> str:
-        """Nothing but the question needs saying."""
+        """No note."""
         return ""
 
     def headline(self, scores: Mapping[str, Score]) -> Headline | None:
-        """The headline metric and its chance level say enough."""
+        """Show the headline metric and its chance level."""
         return None
 
     def detail(self, played: Sequence[AttackResult], scores: Mapping[str, Score]) -> DetailParts:
@@ -223,16 +223,16 @@ class BaseGame:
 
 
 class OptionGame(BaseGame):
-    """What games have in common whose predictions are a score for every question and option."""
+    """Base of games whose predictions are a score for every question and option."""
 
     metrics: ClassVar[tuple[Metric, ...]]
 
     def check(self, claims: Predictions, questions: Questions, attack: str) -> Predictions:
-        """Refuse predictions that do not answer every question with a finite score."""
+        """Reject predictions that do not answer every question with a finite score."""
         if claims.shape != (len(questions), len(questions.options)):
             raise AttackError(
-                f"attack '{attack}' answered with an array of shape {claims.shape}; "
-                f"{len(questions)} questions and {len(questions.options)} options were asked"
+                f"attack '{attack}' returned an array of shape {claims.shape}; "
+                f"expected ({len(questions)} questions, {len(questions.options)} options)"
             )
         claims = claims.astype(np.float32, copy=False)
         if not np.isfinite(claims).all():
@@ -240,7 +240,7 @@ class OptionGame(BaseGame):
         return claims
 
     def detail(self, played: Sequence[AttackResult], scores: Mapping[str, Score]) -> DetailParts:
-        """Precision over recall, and how high the scores are where the answer is yes and where it is no."""
+        """Precision over recall, and histograms of the scores where the answer is yes and where it is no."""
         from fedleak.metrics.detail import yes_no
 
         return yes_no(played[0])

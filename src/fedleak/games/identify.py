@@ -1,8 +1,8 @@
 """The `identify` game: who of these users sent this anonymous update?
 
 In the closed world the adversary has prior data of everyone. In the open world (Orekondy et al., 2020, section 6.1.2)
-it has none of some users, whose updates should be answered with `unseen`; a third group of users serves it only to
-learn what a stranger looks like.
+it has none of some users, whose updates should be answered with `unseen`; a third group of users serves only to learn
+what a stranger looks like.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ class Identify(OptionGame):
         ),
         Metric(
             name="unseen",
-            title="average precision of finding strangers",
+            title="average precision of detecting unseen users",
             short="unseen",
-            text="How well updates of users whom the attacker knows nothing about are told from all others.",
+            text="How well updates of users without prior data are distinguished from all others.",
             measure=identification.unseen,
             applies=lambda played: all(identification.open_world(one) for one in played),
             column="unseen",
@@ -76,28 +76,28 @@ class Identify(OptionGame):
             Meta(
                 gt=0,
                 le=1,
-                description="open world: the share of the clients, without those held out, of whom the adversary "
-                "has prior data; closed world if absent",
+                description="open world: the share of the users, without those held out, that the adversary has "
+                "prior data of; closed world if absent",
             ),
         ]
         | None
     ) = None
     held_out: Annotated[
-        float, Meta(ge=0, lt=1, description="open world: share of the users who serve only to learn `unseen` from")
+        float, Meta(ge=0, lt=1, description="open world: share of the users used only to learn `unseen`")
     ] = 1 / 3
     labelled: (
-        Annotated[int, Meta(ge=1, description="at most this many labelled updates a user, drawn at random")] | None
+        Annotated[int, Meta(ge=1, description="at most this many labelled updates per user, drawn at random")] | None
     ) = None
     labelled_rounds: (
         Annotated[
             tuple[Annotated[int, Meta(ge=1)], Annotated[int, Meta(ge=1)]],
-            Meta(description="the first and the last round of which the adversary has labelled updates; all if absent"),
+            Meta(description="the first and the last round with labelled updates; all if absent"),
         ]
         | None
     ) = None
 
     def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> GameInstance:
-        """Draw who is seen, and ask about everyone but those held out."""
+        """Draw the seen users, and ask about all users but those held out."""
         sender, rows = senders(trace, truth, prior), anonymous(trace)
         seen, held = np.arange(len(prior.candidates)), np.zeros(0, dtype=np.int64)
         if self.seen is not None:
@@ -110,7 +110,7 @@ class Identify(OptionGame):
             shadow = _thin(shadow, self.labelled, rng)
         rows = rows[~np.isin(sender[rows], held)]
         options = tuple(str(prior.candidates[i]) for i in seen)
-        # Whoever is not seen has the option after the last candidate.
+        # Unseen users have the option after the last candidate.
         place = np.full(len(prior.candidates), len(seen))
         place[seen] = np.arange(len(seen))
         return GameInstance(
@@ -121,11 +121,11 @@ class Identify(OptionGame):
         )
 
     def headline(self, scores: Mapping[str, Score]) -> Headline | None:
-        """How often the sender is named, and how well strangers are told apart."""
+        """How often the sender is identified, and how well unseen users are detected."""
         top, stranger = scores["top1"], scores.get("unseen")
-        users = "users whom the attacker has seen before" if stranger else "users"
+        users = "users with prior data" if stranger else "users"
         more = (
-            f" Updates of users it has never seen are told from the others with average precision "
+            f" Updates of unseen users are detected with average precision "
             f"{format_value(stranger.value)}; guessing would manage {format_value(stranger.chance)}."
             if stranger
             else ""
@@ -137,7 +137,7 @@ class Identify(OptionGame):
         )
 
     def detail(self, played: Sequence[AttackResult], scores: Mapping[str, Score]) -> DetailParts:
-        """How identifiable each user is, and who is taken for whom."""
+        """How identifiable each user is, and the confusion matrix."""
         return identified(played[0])
 
     def _divide(self, users: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
@@ -146,8 +146,8 @@ class Identify(OptionGame):
         if len(held) < 1 or len(seen) < 2 or len(unseen) < 1:
             raise AttackError(
                 f"open world: seen = {self.seen:g} and held_out = {self.held_out:g} of {users} users leave "
-                f"{len(seen)} seen, {len(unseen)} unseen and {len(held)} held out; needed are at least two, one and "
-                "one. Change the shares ([[game]] in the plan), or take more users"
+                f"{len(seen)} seen, {len(unseen)} unseen and {len(held)} held out; at least two, one and one are "
+                "needed. Change the shares ([[game]] in the plan), or take more users"
             )
         return seen, held
 
@@ -155,7 +155,7 @@ class Identify(OptionGame):
 def draw_users(
     users: int, seen: float, held_out: float, rng: np.random.Generator
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Divide users at random into seen, unseen and held out; `seen` is a share of those who are not held out."""
+    """Divide users at random into seen, unseen and held out; `seen` is a share of those not held out."""
     held = round(held_out * users)
     known = round(seen * (users - held))
     order = rng.permutation(users)
@@ -163,36 +163,36 @@ def draw_users(
 
 
 def anonymous(trace: Trace) -> IntArray:
-    """The rows that somebody else's client sent."""
+    """The rows that anonymous clients sent."""
     rows = np.flatnonzero(np.asarray(trace.shadow) < 0)
     if len(rows) == 0:
         raise AttackError(
-            f"{trace.folder}: no anonymous update was recorded, so there is nothing to ask; train more rounds"
+            f"{trace.folder}: no anonymous update was recorded, so there are no questions; train more rounds"
         )
     return rows
 
 
 def senders(trace: Trace, truth: Truth, prior: Prior) -> IntArray:
-    """Whose data stands behind every update of a trace, as an index into the prior's candidates."""
+    """The user whose data each update of a trace was trained on, as an index into the prior's candidates."""
     place = {user: i for i, user in enumerate(prior.candidates)}
     owners = [truth.client_user[client] for client in trace.header.clients]
     strangers = sorted({str(user) for user in owners} - {str(user) for user in place})
     if strangers:
         raise AttackError(
             f"{trace.folder}: the adversary has no prior data of {len(strangers)} clients "
-            f"(first: {strangers[0]}); who is unseen is for the game to draw, from users with prior data"
+            f"(first: {strangers[0]}); the game draws unseen users from those with prior data"
         )
     absent = sorted({str(user) for user in place} - {str(user) for user in owners})
     if absent:
         raise AttackError(
-            f"{trace.folder}: the prior speaks of {len(absent)} users who have no client in the federation "
-            f"(first: {absent[0]}); take them out of the prior"
+            f"{trace.folder}: the prior has {len(absent)} users without a client in the federation "
+            f"(first: {absent[0]}); remove them from the prior"
         )
     return np.asarray([place[UserId(user)] for user in owners], dtype=np.int64)[np.asarray(trace.client)]
 
 
 def relabel(shadow: IntArray, kept: IntArray, candidates: int) -> IntArray:
-    """Number the labelled updates by the candidates that are kept; the others are nobody's to the adversary."""
+    """Number the labelled updates by the kept candidates; the others are unlabelled to the adversary."""
     place = np.full(candidates + 1, -1, dtype=np.int64)
     place[kept] = np.arange(len(kept))
     return place[np.where(shadow < 0, candidates, shadow)]

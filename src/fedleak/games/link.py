@@ -1,11 +1,11 @@
 """The `link` game: which of these anonymous updates come from one client?
 
-Song et al. (2020, section VI) ask it in two ways, and both are answered from the same claims. Given two updates of
-different rounds: one client or two (matching accuracy)? Given one update and all of a later round: which is the same
-client's (precision, over a gap of so many rounds)?
+Song et al. (2020, section VI) ask it in two ways, both scored from the same predictions. Given two updates of different
+rounds: one client or two (matching accuracy)? Given one update and all of a later round: which is from the same client
+(precision, over a gap of some rounds)?
 
-What is asked must not answer anything. So every update of the earlier round is asked about together with every update
-of the later one: from which pairs are asked nobody learns more than who took part, which is seen anyway.
+The questions must not reveal the answers. So every update of the earlier round is paired with every update of the later
+one: the set of pairs reveals only who took part, which the adversary sees anyway.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ def _gap(gap: int) -> Metric:
 
 @dataclass(frozen=True, kw_only=True)
 class Link(OptionGame):
-    """Ask about all pairs of updates between rounds that lie 1, 2, 5, 10 and 20 apart, as far as the run goes.
+    """Ask about all pairs of updates between rounds that are 1, 2, 5, 10 and 20 apart, as far as the run goes.
 
-    A claim above 0 says that both come from one client; the higher of two claims is the likelier one. The adversary has
-    no data of anybody, and an auxiliary set of nobody's (the prior's background).
+    A prediction above 0 means the same client; higher predictions are more confident. The adversary has no data of the
+    users, only an auxiliary set of other users (the prior's background).
     """
 
     name: ClassVar[str] = "link"
@@ -65,9 +65,9 @@ class Link(OptionGame):
             name="matched",
             title="matching accuracy",
             short="matched",
-            text="How often the attacker says rightly whether two updates of different rounds come from one client, "
-            "with a threshold that it fixed beforehand; pairs of one client and of two weigh the same. Guessing gives "
-            "one half.",
+            text="How often the attack decides correctly whether two updates of different rounds come from one client, "
+            "with a threshold that it fixed in advance; pairs of one client and of two weigh the same. Guessing gives "
+            "0.5.",
             measure=linking.matched,
             column="matched",
         ),
@@ -76,21 +76,22 @@ class Link(OptionGame):
     needs_prior: ClassVar[bool | None] = False
 
     starts: Annotated[
-        int, Meta(ge=1, description="from how many rounds, evenly over the run, updates are to be found again later")
+        int,
+        Meta(ge=1, description="number of rounds, evenly over the run, whose updates are to be linked to later"),
     ] = 6
 
     @property
     def controls(self) -> tuple[str, ...]:
-        """Clients that repeat their data can be linked whoever they belong to; with fresh data they cannot."""
+        """Clients that reuse their data can be linked whoever the user is; with fresh data they cannot."""
         return ("fresh-data",)
 
     @property
     def note(self) -> str:
-        """What must be said beside the question: why this one can be answered where nothing is personal."""
+        """A note on the question: why updates can be linked even where no data is user-specific."""
         return (
-            "Two updates of one client come from the same examples, so they resemble each other whoever it belongs to: "
-            "above chance on the IID control means that updates can be linked, not that they say something about a "
-            "user."
+            "Two updates of one client come from the same examples, so they resemble each other whoever the user is. "
+            "Above chance on the IID control means that updates can be linked, not that they reveal something about "
+            "a user."
         )
 
     def headline(self, scores: Mapping[str, Score]) -> Headline | None:
@@ -103,7 +104,7 @@ class Link(OptionGame):
         )
 
     def figures(self, scores: Sequence[Score]) -> list[tuple[Figure, str]]:
-        """How far apart two rounds may lie for updates still to be linked (Song et al., 2020, Figure 6)."""
+        """How far apart two rounds may be for updates still to be linked (Song et al., 2020, Figure 6)."""
         series: list[Series] = []
         chances: dict[int, float] = {}
         for attack in dict.fromkeys(score.attack for score in scores):
@@ -141,19 +142,19 @@ class Link(OptionGame):
         )
 
     def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> GameInstance:
-        """Ask about every pair between the rounds that are compared."""
+        """Ask about every pair between the compared rounds."""
         number, client = np.asarray(trace.round), np.asarray(trace.client)
         place = {user: i for i, user in enumerate(truth.users)}
         owner = np.asarray([place[truth.client_user[name]] for name in trace.header.clients], dtype=np.int64)
         if len(np.unique(client)) < 2:
             raise AttackError(
-                f"{trace.folder}: {len(np.unique(client))} client(s) sent anything, and one alone is linked by being "
-                "alone; take at least two clients"
+                f"{trace.folder}: {len(np.unique(client))} client(s) sent an update, but linking needs at "
+                "least two clients; take more users"
             )
         pairs, gap, gallery, searches = [], [], [], 0
         for first, later, apart in self._rounds(trace.rounds):
             earlier, after = np.flatnonzero(number == first), np.flatnonzero(number == later)
-            # All of them, found again or not: to leave some out would tell who did not come back.
+            # All of them, whether they recur or not: omitting some would reveal which clients did not return.
             grid = np.stack(np.meshgrid(earlier, after, indexing="ij"), axis=-1).reshape(-1, 2)
             pairs.append(grid)
             gap.append(np.full(len(grid), apart))
@@ -163,7 +164,7 @@ class Link(OptionGame):
         right = (client[updates[:, 0]] == client[updates[:, 1]]).astype(np.int64)
         if not right.any():
             raise AttackError(
-                f"{trace.folder}: no client took part twice in the rounds that are compared, so there is nothing to "
+                f"{trace.folder}: no client took part twice in the compared rounds, so there is nothing to "
                 "link; select more clients in each round (fraction), or compare more rounds (starts)"
             )
         order = rng.permutation(len(updates))
@@ -181,9 +182,9 @@ class Link(OptionGame):
         )
 
     def _rounds(self, last: int) -> list[tuple[int, int, int]]:
-        """Which rounds are compared: (earlier, later, gap)."""
+        """The compared rounds: (earlier, later, gap)."""
         gaps = [gap for gap in GAPS if gap < last]
         if not gaps:
-            raise AttackError("updates of one round cannot be linked to those of another: train more than one round")
+            raise AttackError("linking needs updates of several rounds: train more than one round")
         starts = np.unique(np.linspace(1, last - gaps[-1], self.starts).round().astype(np.int64)).tolist()
         return [(start, start + gap, gap) for start in starts for gap in gaps]

@@ -1,8 +1,8 @@
 """The `match` game: did these two updates come from the same user?
 
-One update of a pair comes from a client that the adversary runs on a user's prior data and one is anonymous, or both
-are anonymous (Orekondy et al., 2020, section 4.3, eq. 6). Nobody has to be known by name for this: with `seen` the
-attack learns from some users only and is asked about others too, down to nobody seen at all (section 6.1.2).
+One update of a pair comes from a shadow client on a user's prior data and one is anonymous, or both are anonymous
+(Orekondy et al., 2020, section 4.3, eq. 6). This works without prior data of the users in question: with `seen` the
+attack learns from only some users and is tested on others too, down to no seen user at all (section 6.1.2).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Pairs(Questions):
 
 @dataclass(frozen=True, kw_only=True)
 class Match(OptionGame):
-    """Ask about pairs of updates, as many of one user as of two."""
+    """Ask about pairs of updates; half of them are from one user."""
 
     name: ClassVar[str] = "match"
     summary: ClassVar[str] = "Did these two updates come from the same user?"
@@ -45,7 +45,7 @@ class Match(OptionGame):
 
     between: Annotated[
         Literal["prior", "anonymous"],
-        Meta(description="one update of each pair is from the adversary's client on prior data, or both are anonymous"),
+        Meta(description="one update of each pair is from a shadow client on prior data, or both are anonymous"),
     ] = "prior"
     pairs: Annotated[
         int, Meta(ge=4, description="at most this many, half of them of the same user, spread evenly over users")
@@ -56,18 +56,18 @@ class Match(OptionGame):
             Meta(
                 ge=0,
                 le=1,
-                description="open world: the share of the clients, without those held out, whom the attack may "
-                "learn from; closed world if absent, nobody but those held out if 0",
+                description="open world: the share of the users, without those held out, that the attack may "
+                "learn from; closed world if absent, only those held out if 0",
             ),
         ]
         | None
     ) = None
     held_out: Annotated[
-        float, Meta(ge=0, lt=1, description="open world: share of the users who serve only to learn from")
+        float, Meta(ge=0, lt=1, description="open world: share of the users used only for training the attack")
     ] = 1 / 3
     who: Annotated[
         Literal["everyone", "unseen"],
-        Meta(description="open world: ask about everyone who is not held out, or only about users never seen"),
+        Meta(description="open world: ask about all users not held out, or only about unseen users"),
     ] = "everyone"
 
     @property
@@ -77,17 +77,17 @@ class Match(OptionGame):
 
     @property
     def note(self) -> str:
-        """What must be said beside the question: why this one can be answered where nothing is personal."""
+        """A note on the question: why updates can be matched even where no data is user-specific."""
         if self.between == "prior":
             return ""
         return (
-            "Two updates of one client come from the same examples, so they resemble each other whoever it belongs to: "
-            "above chance on the IID control means that updates can be linked, not that they say something about a "
-            "user."
+            "Two updates of one client come from the same examples, so they resemble each other whoever the user is. "
+            "Above chance on the IID control means that updates can be linked, not that they reveal something about "
+            "a user."
         )
 
     def headline(self, scores: Mapping[str, Score]) -> Headline | None:
-        """How often a pair of one user is told from a pair of two."""
+        """How often a pair of one user is distinguished from a pair of two."""
         area = scores["auc"]
         return Headline(
             percent(area.value),
@@ -96,14 +96,14 @@ class Match(OptionGame):
         )
 
     def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> GameInstance:
-        """Draw whom the attack learns from, then pairs of the users to be asked about."""
+        """Draw the users that the attack learns from, then pairs of the users in the questions."""
         sender, rows = senders(trace, truth, prior), anonymous(trace)
         learnt, asked = self._users(len(prior.candidates), rng)
         rows = rows[np.isin(sender[rows], asked)]
         first, second, right = self._pairs(trace, sender, rows, rng)
         if len(first) == 0:
             raise AttackError(
-                f"{trace.folder}: no pairs can be drawn of the {len(asked)} users asked about (between = "
+                f"{trace.folder}: no pairs can be drawn of the {len(asked)} users in the questions (between = "
                 f"'{self.between}'), because fewer than two of them sent enough updates"
                 + ("" if self.between == "prior" else " that are in one round")
                 + "; train more rounds, or select more clients in each (fraction)"
@@ -117,12 +117,12 @@ class Match(OptionGame):
         )
 
     def _users(self, users: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
-        """Whom the attack learns from, and who is asked about."""
+        """The users that the attack learns from, and the users in the questions."""
         everyone = np.arange(users, dtype=np.int64)
         if self.seen is None:
             if self.who == "unseen":
                 raise AttackError(
-                    "match: who = 'unseen', but in the closed world nobody is unseen; set `seen` ([[game]] in the plan)"
+                    "match: who = 'unseen', but the closed world has no unseen users; set `seen` ([[game]] in the plan)"
                 )
             return everyone, everyone
         seen, unseen, held = draw_users(users, self.seen, self.held_out, rng)
@@ -130,16 +130,16 @@ class Match(OptionGame):
         if len(unseen) < 1 or len(asked) < 2 or len(seen) + len(held) < 2:
             raise AttackError(
                 f"match, open world: seen = {self.seen:g} and held_out = {self.held_out:g} of {users} users leave "
-                f"{len(seen)} seen, {len(unseen)} unseen and {len(held)} held out; needed are one unseen, two to ask "
+                f"{len(seen)} seen, {len(unseen)} unseen and {len(held)} held out; needed: one unseen, two asked "
                 "about and two to learn from. Change the shares ([[game]] in the plan), or take more users"
             )
         return np.concatenate([seen, held]), asked
 
     def _pairs(self, trace: Trace, sender: IntArray, rows: IntArray, rng: np.random.Generator) -> Drawn:
-        """Pairs of rows; the first is of the prior or, between anonymous ones, the earlier."""
+        """Pairs of rows; the first is of a shadow client or, between anonymous updates, the earlier."""
         if self.between == "anonymous":
             return between_rounds(rows, sender[rows], np.asarray(trace.round)[rows], self.pairs, rng)
-        # The prior data of somebody unseen came too late to learn from; its updates carry no name in the view.
+        # The attack does not learn from unseen users; their shadow updates are unlabelled in the view.
         shadow = np.asarray(trace.shadow)
         users = range(int(sender.max()) + 1)
         return between_sides(

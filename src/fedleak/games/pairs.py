@@ -1,9 +1,9 @@
-"""Draw pairs of which half match, so that the questions themselves do not answer anything.
+"""Draw pairs of which half match, so that the questions themselves do not reveal the answers.
 
-Somebody who sees only which pairs are asked about must be at chance. It is not enough that every update is in as many
-right pairs as in wrong ones: an update whose right partners are all of one user and whose wrong ones are of many has
-told whose it is. So pairs come in fours, from two users: (a, b) of one, (c, d) of the other, and swapped (a, d) and
-(c, b). Exchanging b and d exchanges right and wrong and changes nothing else.
+An attack that sees only which pairs are in the questions must be at chance. It is not enough that every update is in as
+many matching pairs as in others: an update whose matching partners are all of one user and whose others are of many
+reveals its user. So pairs come in fours, from two users: (a, b) of one, (c, d) of the other, and swapped (a, d) and
+(c, b). Exchanging b and d exchanges matching and other pairs, and nothing else.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ Drawn: TypeAlias = tuple[IntArray, IntArray, IntArray]
 def between_sides(
     firsts: Sequence[IntArray], seconds: Sequence[IntArray], most: int, rng: np.random.Generator
 ) -> Drawn:
-    """Pair what is known of users (`firsts`, by user) with anonymous updates (`seconds`, by user).
+    """Pair prior data of users (`firsts`, by user) with anonymous updates (`seconds`, by user).
 
-    Two users are drawn together once and for all: then not even an adversary who can join the updates of a client
-    finds one user asked about with it more often than another. Of an odd number of users one is left out.
+    Two users are paired once for all questions: then even an adversary that can link the updates of a client does not
+    find one user paired with it more often than another. Of an odd number of users one is left out.
     """
     able = [user for user, pair in enumerate(zip(firsts, seconds, strict=True)) if all(map(len, pair))]
     order = rng.permutation(able)
@@ -39,7 +39,7 @@ def between_sides(
         each.append(
             [_four(known[0][i], sent[0][j], known[1][i], sent[1][j]) for i, j in (divmod(c, columns) for c in cells)]
         )
-    # In turns, so that everybody is asked about equally often.
+    # In turns, so that all users are in equally many questions.
     longest = max(map(len, each), default=0)
     turns = [fours[turn] for turn in range(longest) for fours in each if turn < len(fours)]
     return _shuffled(turns[: most // 4], rng)
@@ -48,8 +48,8 @@ def between_sides(
 def between_rounds(updates: IntArray, user: IntArray, number: IntArray, most: int, rng: np.random.Generator) -> Drawn:
     """Pair anonymous updates with earlier ones; `user` and `number` (its round) are of each update.
 
-    A client sends one update a round, so rounds would say something about a pair: swapped are updates of one round.
-    An update is in one four only: two that share several partners would be known to be of one user.
+    A client sends one update per round, so rounds would reveal something about a pair: only updates of one round are
+    swapped. An update is in one group of four only: two that share several partners would be known to be of one user.
     """
     free = np.ones(len(updates), dtype=np.bool_)
     count = np.zeros(int(user.max()) + 1 if len(user) else 0)

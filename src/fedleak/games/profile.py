@@ -1,7 +1,7 @@
-"""The `profile` game: does the owner of the client that sent this update fit a profile?
+"""The `profile` game: does this client's user fit the profile?
 
-The adversary has no data of anybody who takes part (Orekondy et al., 2020, section 5.2.2, profile prior). It has looked
-through public examples of other users and picked those that fit: sevens with a bar, say, or sentences about school.
+The adversary has no data of the users (Orekondy et al., 2020, section 5.2.2, profile prior). It has selected public
+examples of other users that fit the profile, for instance sevens with a bar, or sentences about school.
 """
 
 from __future__ import annotations
@@ -32,43 +32,43 @@ __all__ = ["Profile", "ProfileQuestions"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileQuestions(Questions):
-    """One option, which is so or not, and the public examples that the adversary has picked by looking at them."""
+    """One yes/no option, and the public examples that the adversary has selected."""
 
     fitting: Examples  # of other users
-    unlike: Examples  # of the same kind, but without what the profile is about
-    others: Examples  # anything else that is public, these two included
+    unlike: Examples  # of the same kind, but without the trait
+    others: Examples  # all public examples, including these two
 
 
 @dataclass(frozen=True, kw_only=True)
 class Profile(OptionGame):
-    """Ask about one update of every anonymous client, so that a list of them is a list of users."""
+    """Ask about one update of every anonymous client, so that a ranking of updates is a ranking of users."""
 
     name: ClassVar[str] = "profile"
-    summary: ClassVar[str] = "Does the owner of this client fit the profile?"
+    summary: ClassVar[str] = "Does this client's user fit the profile?"
     metrics: ClassVar[tuple[Metric, ...]] = (
         average_precision(binary.average_precision, ranked=Ranking.average_precision),
         Metric(
             name="p5",
             title="precision among the 5 likeliest",
             short="best 5",
-            text="Of the five users whose updates fit the profile best, how many do fit it.",
+            text="Of the five users whose updates fit the profile best, the share that fits it.",
             measure=partial(binary.precision_at, 5),
         ),
         Metric(
             name="p10",
             title="precision among the 10 likeliest",
             short="best 10",
-            text="Of the ten users whose updates fit the profile best, how many do fit it.",
+            text="Of the ten users whose updates fit the profile best, the share that fits it.",
             measure=partial(binary.precision_at, 10),
             column="best 10",
             percent=True,
         ),
     )
 
-    trait: Annotated[str, Meta(min_length=1, description="what the examples of the profile show")]
+    trait: Annotated[str, Meta(min_length=1, description="the trait that examples of the profile show")]
     least: Annotated[
         float,
-        Meta(gt=0, le=1, description="somebody fits of whose private examples at least this share shows it"),
+        Meta(gt=0, le=1, description="a user fits if at least this share of their private examples shows the trait"),
     ] = 0.5
 
     def headline(self, scores: Mapping[str, Score]) -> Headline | None:
@@ -82,29 +82,29 @@ class Profile(OptionGame):
 
     @classmethod
     def for_contract(cls) -> Profile:
-        """The trait that the made-up users have."""
+        """The trait of the synthetic users."""
         return cls(trait="marked")
 
     def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> GameInstance:
-        """Draw an update of every anonymous client; the adversary gets the public examples and nothing else."""
+        """Draw an update of every anonymous client; the adversary gets only the public examples."""
         sender, rows = senders(trace, truth, prior), anonymous(trace)
         known = sorted({name for shares in truth.traits.values() for name in shares})
         if self.trait not in known or prior.background is None:
             raise AttackError(
-                f"profile: nothing says which examples show '{self.trait}'{did_you_mean(self.trait, known)}"
+                f"profile: unknown trait '{self.trait}'{did_you_mean(self.trait, known)}"
                 + ("" if known and prior.background else "; this data set has no traits with public background data")
             )
         fits = np.array([truth.traits[user][self.trait] >= self.least for user in prior.candidates])
         if fits.all() or not fits.any():
             raise AttackError(
-                f"profile: {int(fits.sum())} of {len(fits)} users fit '{self.trait}', so there is nothing to tell "
-                f"apart; {'raise' if fits.all() else 'lower'} least (now {self.least:g})"
+                f"profile: {int(fits.sum())} of {len(fits)} users fit '{self.trait}', so there is nothing to "
+                f"distinguish; {'raise' if fits.all() else 'lower'} least (now {self.least:g})"
             )
         shows = prior.background.shows[self.trait]
         if not (shows == 1).any() or not (shows == 0).any():
             raise AttackError(
                 f"profile: {int((shows == 1).sum())} public examples show '{self.trait}' and {int((shows == 0).sum())} "
-                "could but do not; both are needed"
+                "of the same kind do not; both are needed"
             )
         order = rng.permutation(rows)
         asked = np.sort(order[np.unique(np.asarray(trace.client)[order], return_index=True)[1]])

@@ -1,9 +1,8 @@
 """The `reconstruct` game: what does this client's data look like?
 
-The adversary has images of nobody who takes part, and an auxiliary set of others that is the same for every attack: a
-federation needs one to be tested with, and its server has it (Song et al., 2020, section V-B). A question points to an
-update of the victim, its last one: an adversary who can link updates knows all of that client's, one who cannot must
-find them.
+The adversary has no images of the users, only an auxiliary set of others that is the same for every attack: a server
+has one to test its model (Song et al., 2020, section V-B). A question points to the last update of the victim: an
+adversary that can link updates knows all updates of that client; one that cannot must find them.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ __all__ = ["Reconstruct", "ImageQuestions"]
 
 
 def _late(name: str) -> Measure:
-    """A metric that trains a judge: its module needs torch, which a plan that is only read should not wait for."""
+    """A metric that trains a judge; imported late, because its module needs torch, which reading a plan does not."""
 
     def measure(played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
         from fedleak.metrics import reconstruction
@@ -44,17 +43,17 @@ def _late(name: str) -> Measure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageQuestions(Questions):
-    """For each victim, so many images of what it may have."""
+    """One question per victim: some images of its data."""
 
     samples: int
     shape: tuple[int, ...]  # of an image: channels, height, width; values in [0, 1]
     classes: int
-    auxiliary: Examples  # images of nobody who takes part, with their classes
-    clients: int = 0  # how many there are to be taken for the victim
+    auxiliary: Examples  # images of other users, with their classes
+    clients: int = 0  # the number of clients
 
     @property
     def choices(self) -> int:
-        """How many clients an image could be of."""
+        """The number of clients."""
         return self.clients
 
 
@@ -78,7 +77,7 @@ class Reconstruct(BaseGame):
             title="images nearer to the victim than to others of the class",
             short="specific",
             text="Of the reconstructed images, the share that is nearer to the victim's images of the same class than "
-            "to as many of other users'. Knowing a victim's classes does not help here; one half is nothing personal.",
+            "to as many of other users'. Knowing a victim's classes does not help here; 0.5 is no leak.",
             measure=_late("specific"),
             column="specific",
         ),
@@ -86,8 +85,8 @@ class Reconstruct(BaseGame):
             name="property",
             title="images with the victim's property",
             short="property",
-            text="Of the reconstructed images, the share in which a judge, trained on users who took no part, sees the "
-            "property that the victim's images have. Chance is never below drawing the commonest one for everybody.",
+            text="Of the reconstructed images, the share in which a judge, trained on other users, sees the property "
+            "of the victim's images. Chance is never below predicting the most common property for every victim.",
             measure=_late("of_property"),
             applies=lambda played: all(one.judged for one in played),
             column="property",
@@ -98,15 +97,15 @@ class Reconstruct(BaseGame):
     allows_join: ClassVar[bool] = True
 
     victims: Annotated[
-        int, Meta(ge=2, description="how many clients are asked about, drawn by the seed; all, if there are fewer")
+        int, Meta(ge=2, description="the number of victims, drawn by the seed; all clients, if there are fewer")
     ] = 5
-    samples: Annotated[int, Meta(ge=2, le=1000, description="images that are asked for of each victim")] = 40
+    samples: Annotated[int, Meta(ge=2, le=1000, description="images to reconstruct per victim")] = 40
     attribute: (
         Annotated[
             str,
             Meta(
-                description="what the victims' images show of their owner, and by which reconstructions are judged; "
-                "victims are then drawn so that as many of its values as possible are among them"
+                description="a property of users that their images show, by which reconstructions are judged; victims "
+                "are then drawn so that as many of its values as possible are among them"
             ),
         ]
         | None
@@ -114,15 +113,15 @@ class Reconstruct(BaseGame):
 
     @property
     def controls(self) -> tuple[str, ...]:
-        """Examples that a client repeats can be drawn whoever its user is; with fresh data they cannot."""
+        """Examples that a client reuses can be reconstructed whoever its user is; with fresh data they cannot."""
         return ("fresh-data",)
 
     @property
     def note(self) -> str:
-        """What a report must say beside the question."""
+        """A note that the report shows beside the question."""
         return (
-            "Every attack has the same auxiliary images of other users. Real and reconstructed images are shown "
-            "to whoever opens this report: keep it as you keep the data."
+            "Every attack has the same auxiliary images of other users. This report shows real and "
+            "reconstructed images: keep it as private as the data."
         )
 
     def headline(self, scores: Mapping[str, Score]) -> Headline | None:
@@ -130,12 +129,12 @@ class Reconstruct(BaseGame):
         share = scores["nearest"]
         return Headline(
             percent(share.value),
-            f"Of the images that the attack draws for a client, {percent(share.value)} are nearest to an image of that "
-            f"client, out of {share.options} clients; drawn for another client it would be {percent(share.chance)}.",
+            f"Of the images that the attack reconstructs for a client, {percent(share.value)} are nearest to an image "
+            f"of that client, out of {share.options} clients; for another client it would be {percent(share.chance)}.",
         )
 
     def detail(self, played: Sequence[AttackResult], scores: Mapping[str, Score]) -> DetailParts:
-        """What the images are like, and some of them beside the real ones."""
+        """Quality of the images, and some of them beside the real ones."""
         from fedleak.metrics.grids import grids
         from fedleak.metrics.reconstruction import quality
 
@@ -143,7 +142,7 @@ class Reconstruct(BaseGame):
 
     @classmethod
     def contract(cls, attack: Needs) -> Contract:
-        """A federation of clients with two classes each, marked against their data or against strangers'.
+        """A federation of clients with two classes each, scored against their data or against that of others.
 
         Few users are asked for images, and each of them scores anything between nothing and everything: more seeds.
         """
@@ -154,12 +153,12 @@ class Reconstruct(BaseGame):
             write=lambda folder, seed, leak: write_images(folder, seed, leak=leak, power=attack.capabilities),
             metric="nearest",
             seeds=5,
-            # What sees nobody's update cannot tell one client's data from another's.
+            # An attack without updates cannot tell one client's data from another's.
             finds=Observation.UPDATES in attack.needs,
         )
 
     def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> GameInstance:
-        """Draw the victims; those who are isolated, where the run has some."""
+        """Draw the victims; the isolated clients, where the run has some."""
         shape = tuple(int(side) for side in trace.header.settings.get("input_shape", ()))
         if trace.header.task is not Task.CLASSIFY or len(shape) != 3:
             raise AttackError(
@@ -168,8 +167,8 @@ class Reconstruct(BaseGame):
             )
         if truth.evidence is None:
             raise AttackError(
-                f"{trace.folder}: this run did not keep the clients' data, so there is nothing to compare images "
-                "with; train it with a plan that plays 'reconstruct', in another folder (--out)"
+                f"{trace.folder}: this run did not store the clients' data, so there is nothing to compare images "
+                "with; train it with a plan that has the game 'reconstruct', in another folder (--out)"
             )
         auxiliary = _auxiliary(trace, prior)
         users = tuple(str(user) for user in truth.evidence.held.candidates)
@@ -182,8 +181,8 @@ class Reconstruct(BaseGame):
         ]
         if len(present) < 2:
             raise AttackError(
-                f"{trace.folder}: {len(present)} client(s) sent an update; whose images these are can be told only "
-                "among two or more. Take more users, or train more rounds"
+                f"{trace.folder}: {len(present)} client(s) sent an update; the game needs at least "
+                "two. Take more users, or train more rounds"
             )
         isolated = {name for one in trace.header.tampering if one["power"] == "isolate" for name in one["clients"]}
         if isolated:
@@ -219,7 +218,7 @@ class Reconstruct(BaseGame):
             about = truth.attributes.get(user, {})
             if self.attribute not in about:
                 raise AttackError(
-                    f"[[game]] reconstruct: attribute = '{self.attribute}', which '{user}' has not"
+                    f"[[game]] reconstruct: attribute = '{self.attribute}', which '{user}' does not have"
                     f"{did_you_mean(self.attribute, about)}"
                 )
             values.append(about[self.attribute])
@@ -240,26 +239,26 @@ class Reconstruct(BaseGame):
         return order[: self.victims]
 
     def check(self, claims: Predictions, questions: Questions, attack: str) -> Predictions:
-        """Refuse what is not so many images for every victim."""
+        """Reject predictions without the right number of images for every victim."""
         assert isinstance(questions, ImageQuestions)
         shape = (len(questions), questions.samples, *questions.shape)
         if claims.shape != shape:
             raise AttackError(
-                f"attack '{attack}' answered with an array of shape {claims.shape}; asked for were images "
+                f"attack '{attack}' returned an array of shape {claims.shape}; expected images "
                 f"(victims, samples, channels, height, width) = {shape}"
             )
         claims = claims.astype(np.float32, copy=False)
         if not np.isfinite(claims).all() or claims.min() < 0 or claims.max() > 1:
-            raise AttackError(f"attack '{attack}' gave images whose values are not all between 0 and 1")
+            raise AttackError(f"attack '{attack}' returned images whose values are not all between 0 and 1")
         return claims
 
 
 def _auxiliary(trace: Trace, prior: Prior) -> Examples:
-    """The auxiliary set, which must show every class: whoever never saw a class cannot draw it."""
+    """The auxiliary set, which must have every class: an attack cannot draw a class that it never saw."""
     if prior.background is None or prior.background.examples.y is None:
         raise AttackError(
-            f"{trace.folder}: the server has no auxiliary images; use a data set that brings some (mnist-clients, "
-            "faces), or set some users aside with background_users = N in [population]"
+            f"{trace.folder}: the server has no auxiliary images; use a data set that has some (mnist-clients, "
+            "faces), or reserve some users with background_users = N in [population]"
         )
     found, shown = prior.background.examples, np.unique(prior.background.examples.y)
     missing = sorted(set(range(prior.outputs)) - set(shown.tolist()))

@@ -1,1 +1,1 @@
-"""Metrics of predictions against the right answers: pure functions with intervals and chance levels."""
+"""Metrics of predictions against the true answers: pure functions with intervals and chance levels."""

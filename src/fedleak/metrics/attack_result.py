@@ -1,4 +1,4 @@
-"""What a score is made from, and what it is made into."""
+"""The input of a metric (an attack's predictions with the true answers) and its output."""
 
 from __future__ import annotations
 
@@ -16,50 +16,50 @@ from fedleak.trace.evidence import Evidence
 __all__ = ["Predictions", "Answers", "AttackResult", "Measured", "pooled", "groups", "measured"]
 
 Predictions: TypeAlias = npt.NDArray[Any]
-"""What an attack answers: plain numbers, (questions, ...); what they mean is for the game to say."""
+"""The predictions of an attack: plain numbers, (questions, ...); the game defines their meaning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """The right option of every question, and who it is about; kept from the attacks.
+    """The true option of every question, and its user; hidden from the attacks.
 
-    A game whose metrics need more derives its own from this.
+    A game whose metrics need more fields subclasses it.
     """
 
-    # (questions,) index into the options; where there is one option, 1 for yes and 0 for no; where records are asked
-    # for, (questions, characters) the record itself
+    # (questions,) index into the options; where there is one option, 1 for yes and 0 for no; for records,
+    # (questions, characters) the record itself
     right: IntArray
-    who: IntArray  # (questions,), or (questions, 2) for pairs: index into `users`, whom intervals resample
+    who: IntArray  # (questions,), or (questions, 2) for pairs: index into `users`, which intervals resample
     users: tuple[str, ...]
-    # (questions, 2), where one is to be found among many: how many rounds apart these are, and a number for each such
+    # (questions, 2), where one update is searched for among many: the gap in rounds, and a number for each such
     # search, over all questions that belong to it
     gallery: IntArray | None = None
-    evidence: Evidence | None = None  # users' data, where images are marked against it
+    evidence: Evidence | None = None  # users' data, where images are scored against it
     judged: tuple[str, ...] = ()  # a property that images are judged by, and its value for each of the users
 
 
 @dataclass(frozen=True, slots=True)
 class AttackResult:
-    """One attack's claims on one trained federation, with the right answers."""
+    """One attack's predictions on one trained federation, with the true answers."""
 
     seed: int
     claims: Predictions  # (questions, options), or rankings of records: (questions, places, characters)
     right: IntArray
     options: tuple[str, ...]
     game: str = ""  # its name, for messages
-    who: IntArray | None = None  # whom each question is about: index into `users`; (questions, 2) for pairs
+    who: IntArray | None = None  # the user of each question: index into `users`; (questions, 2) for pairs
     users: tuple[str, ...] = ()
-    choices: int = 0  # how many answers there are to a question whose options are not listed
+    choices: int = 0  # the number of possible answers where the options are not listed
     gallery: IntArray | None = None  # (questions, 2): gap and number of the search that a question belongs to
-    evidence: Evidence | None = None  # users' data, where images are marked against it
+    evidence: Evidence | None = None  # users' data, where images are scored against it
     judged: tuple[str, ...] = ()  # a property that images are judged by, and its value for each of the users
-    answers: Answers | None = None  # as the game gave them, with what else its metrics need
+    answers: Answers | None = None  # as the game gave them, with whatever else its metrics need
 
     @classmethod
     def of(
         cls, seed: int, claims: Predictions, game: str, options: tuple[str, ...], choices: int, answers: Answers
     ) -> AttackResult:
-        """Put predictions beside the right answers."""
+        """Combine predictions with the true answers."""
         return cls(
             seed=seed,
             claims=claims,
@@ -78,7 +78,7 @@ class AttackResult:
     @property
     def about(self) -> IntArray:
         """The users of each question, (questions, 1 or 2)."""
-        assert self.who is not None, "only `identify` can be scored without knowing whom a question is about"
+        assert self.who is not None, "only `identify` can be scored without the users of its questions"
         return self.who.reshape(len(self.right), -1)
 
 
@@ -99,9 +99,9 @@ class Measured:
 
 
 def pooled(played: Sequence[AttackResult]) -> tuple[int, list[IntArray]]:
-    """Number the users of all seeds by name: someone who took part in several runs is still one user to resample.
+    """Number the users of all seeds by name: a user in several runs is still one user to resample.
 
-    Returns how many users were asked about, and for every seed whom each question is about, (questions, 1 or 2).
+    Returns the number of users, and for every seed the users of each question, (questions, 1 or 2).
     """
     place: dict[str, int] = {}
     found = []
@@ -113,7 +113,7 @@ def pooled(played: Sequence[AttackResult]) -> tuple[int, list[IntArray]]:
 
 
 def groups(played: Sequence[AttackResult], users: int, who: Sequence[IntArray]) -> IntArray:
-    """The answer that each user stands for, in all questions of all seeds; 0 for everyone where somebody has two."""
+    """The answer of each user, in all questions of all seeds; 0 for every user where one has two answers."""
     answer = np.zeros(users, dtype=np.int64)
     for one, about in zip(played, who, strict=True):
         answer[about[:, 0]] = one.right
@@ -132,11 +132,11 @@ def measured(
     options: int,
     exact: bool = False,
 ) -> Measured:
-    """Put a metric together with its chance level, from what its permutations gave in every seed.
+    """Combine a metric with its chance level, from its permutations in every seed.
 
-    `blind` is what guessing with closed eyes scores. Under permuted identities a good attack is wrong more often than
-    that, so chance is never below it. `exact`: the mean over all permutations is known to be just that, and the mean
-    over the drawn ones would only add their noise.
+    `blind` is the score of a blind guess. Under permuted identities a good attack may score less, so chance is never
+    below it. `exact`: the mean over all permutations equals `blind`, and the mean over the drawn ones would only add
+    noise.
     """
     null = np.mean(nulls, axis=0)
     return Measured(

@@ -1,4 +1,4 @@
-"""Games with one option, which is so or not: `match`, `cross-modal`, `profile`, and `unseen` of an open world."""
+"""Games with one yes/no option: `match`, `cross-modal`, `profile`, and `unseen` of an open world."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Metric = Callable[[Ranking, Weights, Weights], Weights]
 
 
 def average_precision(played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
-    """Rank all questions by their claim; chance is the share of them that are true, or more if permutations say so."""
+    """Rank all questions by their prediction; chance is the share of true ones, or the permutations' mean if higher."""
     blind = float(np.mean([np.mean(one.right) for one in played]))
     return _ranked(played, "ap", Ranking.average_precision, blind, level, permutations)
 
 
 def auc(played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
-    """How often a true question has a higher claim than a false one."""
+    """How often a true question has a higher prediction than a false one."""
     return _ranked(played, "auc", Ranking.auc, 0.5, level, permutations)
 
 
@@ -36,15 +36,15 @@ def _ranked(
     for one in played:
         if not 0 < one.right.sum() < len(one.right):
             raise AttackError(
-                f"game '{one.game}', seed {one.seed}: the right answer is the same for all {len(one.right)} questions, "
+                f"game '{one.game}', seed {one.seed}: the true answer is the same for all {len(one.right)} questions, "
                 "so nothing can be told apart; train more rounds or change the game's settings"
             )
 
     def statistic(weights: Weights) -> Weights:
         rows = []
         for one, ranking, about in zip(played, rankings, who, strict=True):
-            # Two different users both have to be drawn for their pair to be there, one user only once. The product
-            # of their weights is mildly conservative (Owen and Eckles, 2012, "Bootstrapping data arrays").
+            # A pair of different users counts only if both are drawn; a pair of one user needs just that user. The
+            # product of their weights is mildly conservative (Owen and Eckles, 2012, "Bootstrapping data arrays").
             pair = about[:, 0] != about[:, -1]
             every = weights[:, about[:, 0]] * np.where(pair, weights[:, about[:, -1]], 1.0)
             rows.append(metric(ranking, every * one.right, every))
@@ -74,7 +74,7 @@ def _null(one: AttackResult, ranking: Ranking, metric: Metric, name: str, permut
 
 
 def _mean(rows: Sequence[Weights]) -> Weights:
-    """Over seeds, of those where the metric exists."""
+    """The mean over the seeds where the metric is defined."""
     stacked = np.stack(rows)
     there = np.isfinite(stacked)
     many = there.sum(axis=0)
@@ -82,12 +82,11 @@ def _mean(rows: Sequence[Weights]) -> Weights:
 
 
 def dealt(right: IntArray, who: IntArray, times: int, rng: np.random.Generator) -> IntArray:
-    """The right answers as if they had nothing to do with the claims, but as clumped as they are: (times, questions).
+    """True answers permuted independently of the predictions, with the same clustering: (times, questions).
 
-    Where everyone has one answer (what a user is, not what an update is), users swap their answers. Otherwise a
-    user has a run of questions with a yes and one with a no, and the runs are dealt anew along the questions in the
-    order of the users they are about. Shuffling single answers would take the clumps apart and make luck look smaller
-    than it is.
+    Where every user has one answer (a property of users, not of updates), users swap their answers. Otherwise each
+    user has a run of yes questions and one of no questions, and the runs are permuted along the questions, ordered by
+    user. Shuffling single answers would break up the clusters and underestimate the variance of the null.
     """
     anchor = who[:, 0]
     _, first, user = np.unique(anchor, return_index=True, return_inverse=True)
@@ -105,10 +104,10 @@ def dealt(right: IntArray, who: IntArray, times: int, rng: np.random.Generator) 
 
 
 def precision_at(k: int, played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
-    """Share of those who fit among the k users whose updates have the highest mean claim.
+    """Share of fitting users among the k users whose updates have the highest mean prediction.
 
-    The k users named are the trials, and Wilson's interval is that of so many: resampling everybody would say little
-    about who comes first.
+    The k predicted users are the trials of Wilson's interval: resampling all users would say little about the
+    first k.
     """
     values, chances, nulls, named = [], [], [], dict[str, float]()
     for one in played:
@@ -136,7 +135,7 @@ def precision_at(k: int, played: Sequence[AttackResult], *, level: float, permut
 
 
 def per_user(one: AttackResult) -> tuple[list[str], Weights, Weights]:
-    """Names of the users asked about, the mean claim about each, and whether they fit (1 or 0)."""
+    """Names of the users in question, the mean prediction for each, and whether they fit (1 or 0)."""
     present, user = np.unique(one.about[:, 0], return_inverse=True)
     counts = np.bincount(user)
     claims = np.bincount(user, weights=one.claims[:, 0].astype(np.float64)) / counts
@@ -144,7 +143,7 @@ def per_user(one: AttackResult) -> tuple[list[str], Weights, Weights]:
 
 
 def _chosen(claims: Weights, k: int) -> Weights:
-    """How much of each user is among the k highest; ties are broken at random in expectation."""
+    """The expected share of each user in the k highest, with ties broken at random."""
     ranking = Ranking.of(claims.astype(np.float32))
     share = np.empty(len(claims))
     share[ranking.order] = np.clip((k - ranking.first) / (ranking.last - ranking.first + 1), 0, 1)

@@ -1,4 +1,4 @@
-"""What the figures of one attack are drawn from."""
+"""The data of the figures of one attack."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from fedleak.results.detail import DetailParts, PerUser, PerValue, ScoreHistogra
 
 __all__ = ["identified", "answered", "yes_no"]
 
-_POINTS = 60  # of a precision-recall curve: more cannot be seen
-_SHOWN = 5  # most, and as many least, identifiable users in the confusion
-_BINS = 30  # of the histogram of claims
+_POINTS = 60  # of a precision-recall curve: more are not visible
+_SHOWN = 5  # most, and as many least, identifiable users in the confusion matrix
+_BINS = 30  # of the histogram of predictions
 
 
 def identified(played: AttackResult) -> DetailParts:
-    """How identifiable each user is, and who is taken for whom."""
+    """How identifiable each user is, and the confusion matrix."""
     count = identification.users(played)
     ap = average_precision(played.claims, played.right, count)
     answered = top(played.claims, played.right, 1, count).table.T  # (true user, answered user): share of updates
@@ -48,7 +48,7 @@ def identified(played: AttackResult) -> DetailParts:
 
 
 def answered(played: AttackResult) -> DetailParts:
-    """How well each value of an attribute is inferred."""
+    """How well each value of an attribute is predicted."""
     value, shares = traits.answered(played)
     counts = np.bincount(value, minlength=len(played.options))
     order = [int(v) for v in np.argsort(-counts, kind="stable")]
@@ -79,7 +79,7 @@ def yes_no(played: AttackResult) -> DetailParts:
 
 
 def curve(played: AttackResult) -> tuple[list[float], list[float]]:
-    """Precision and recall over all pairs of question and option, thinned to what can be seen."""
+    """Precision and recall over all pairs of question and option, thinned to what is visible."""
     if len(played.options) == 1:
         hits = played.right[:, None] == 1
     else:
@@ -87,7 +87,7 @@ def curve(played: AttackResult) -> tuple[list[float], list[float]]:
     scores = played.claims.ravel()
     order = np.argsort(-scores, kind="stable")
     found = np.cumsum(hits.ravel()[order])
-    last = np.append(np.flatnonzero(np.diff(scores[order])), len(order) - 1)  # equal claims share a threshold
+    last = np.append(np.flatnonzero(np.diff(scores[order])), len(order) - 1)  # equal predictions share a threshold
     recall, precision = found[last] / found[-1], found[last] / (last + 1)
     picked = np.unique(np.searchsorted(recall, np.linspace(recall[0], 1, _POINTS)).clip(0, len(recall) - 1))
     return [float(r) for r in recall[picked]], [float(p) for p in precision[picked]]

@@ -1,4 +1,4 @@
-"""The `disaggregate` game: estimates of what clients sent, beside what they did send."""
+"""The `disaggregate` game: estimated mean updates of clients against the true ones."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class MeanUpdates(Answers):
 
 
 def recovered(played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
-    """Share of the clients whose own mean update is the most like their estimate."""
+    """Share of the clients whose own mean update is the most similar to their estimate."""
     tables = []
     for one in played:
         table = _table(one)
         first = table >= table.max(axis=1, keepdims=True)
-        # An estimate of nothing is like everybody's.
+        # A zero estimate is equally similar to every client's update.
         tables.append(first / first.sum(axis=1, keepdims=True))
     return _measured(
         played, "recovered", tables, float(np.mean([1 / len(one.right) for one in played])), level, permutations
@@ -43,7 +43,7 @@ def likeness(played: Sequence[AttackResult], *, level: float, permutations: int)
 
 
 def cosines(guess: Matrix, means: Matrix) -> Matrix:
-    """The cosine of each estimate (row) with each true mean (column), less what all have in common."""
+    """The cosine of each estimate (row) with each true mean (column), after subtracting the mean over clients."""
     sides = [rows - rows.mean(axis=0) for rows in (guess, means)]
     first, second = (rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300) for rows in sides)
     return np.asarray(first @ second.T)

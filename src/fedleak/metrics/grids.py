@@ -1,4 +1,4 @@
-"""Images for the owner of a report: what a victim has, and below it what was reconstructed."""
+"""Image grids for the report: a victim's real images, and the reconstructed ones below."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SIDE = 40  # pixels of an image, at least
 
 
 def grids(one: AttackResult) -> list[Grid]:
-    """A grid for each of the first victims: a row of real images, and rows of claims."""
+    """A grid for each of the first victims: a row of real images, and rows of predictions."""
     assert one.evidence is not None, "images are shown beside the evidence"
     found = []
     for claims, user in list(zip(one.claims, one.about[:, 0], strict=True))[:_VICTIMS]:

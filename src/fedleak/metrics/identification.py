@@ -21,19 +21,19 @@ UNSEEN = "unseen"
 
 
 def average_precision(played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
-    """Mean over the users to choose from of how surely their updates are found among all."""
+    """Mean over the candidate users of the average precision of finding their updates among all."""
     return by_tally(
         played, "ap", lambda one: average_precision_tally(one.claims, one.right, users(one)), level, permutations
     )
 
 
 def top(k: int, played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
-    """Share of the updates of users to choose from whose sender is among the k highest claims."""
+    """Share of the candidate users' updates whose sender is among the k highest predictions."""
     return by_tally(played, f"top{k}", lambda one: top_tally(one.claims, one.right, k, users(one)), level, permutations)
 
 
 def each(one: AttackResult, k: int | None = None) -> dict[str, tuple[float, float]]:
-    """The average precision of each user, or their share in the first k claims, with what it counts in the mean."""
+    """The average precision of each user, or their top-k accuracy, with its weight in the mean."""
     count = users(one)
     found = (
         average_precision_tally(one.claims, one.right, count)
@@ -45,7 +45,7 @@ def each(one: AttackResult, k: int | None = None) -> dict[str, tuple[float, floa
 
 
 def unseen(played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
-    """How well updates of users whom the adversary has never seen are told from all others: by the claim `unseen`."""
+    """How well updates of unseen users are distinguished from all others, by the prediction for `unseen`."""
     asked = [
         replace(one, claims=one.claims[:, -1:], right=(one.right == users(one)).astype(np.int64), options=(UNSEEN,))
         for one in played
@@ -54,19 +54,19 @@ def unseen(played: Sequence[AttackResult], *, level: float, permutations: int) -
 
 
 def open_world(one: AttackResult) -> bool:
-    """Whether `unseen` is an answer; somebody of that name does not make it one."""
+    """Whether `unseen` is an option; a user of that name does not make it one."""
     return one.options[-1] == UNSEEN and one.options != one.users
 
 
 def users(one: AttackResult) -> int:
-    """How many of the options are users."""
+    """The number of options that are users."""
     return len(one.options) - open_world(one)
 
 
 def by_tally(
     played: Sequence[AttackResult], name: str, tally: Callable[[AttackResult], Tally], level: float, permutations: int
 ) -> Measured:
-    """Pool the seeds by user: a user who took part in several runs is still one user to resample."""
+    """Pool the seeds by user: a user in several runs is still one user to resample."""
     tallies = [tally(one) for one in played]
     totals: dict[str, list[float]] = {}
     for one, found in zip(played, tallies, strict=True):

@@ -12,7 +12,7 @@ from fedleak.core import IntArray
 
 __all__ = ["percentiles", "Interval", "by_user", "by_resample", "in_chunks", "wilson"]
 
-_CELLS = 1_000_000  # of a table of resamples against questions that is worked on at once: 8 MB
+_CELLS = 1_000_000  # of the table of resamples and questions that is processed at once: 8 MB
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +30,12 @@ def by_user(
     rng: np.random.Generator,
     resamples: int = 4000,
 ) -> Interval:
-    """Bootstrap the weighted mean of one value per user, resampling users rather than claims.
+    """Bootstrap the weighted mean of one value per user, resampling users rather than predictions.
 
-    Claims about one user rise and fall together; treating them as independent would make the interval too narrow.
-    Where all users agree, resampling shows no uncertainty at all, which is not believable for a handful of users:
-    Wilson's interval for as many trials as there are users is given instead. And where each user was found or was not,
-    resamples that hold none of the few who were found would put the lower end at 0, and a secret that was read out be
-    called a leak that was not shown: Wilson's lower end stands there.
+    Predictions about one user are correlated; treating them as independent would make the interval too narrow.
+    Where all users agree, resampling shows no uncertainty, which is implausible for few users: Wilson's interval with
+    one trial per user is used instead. And where each value is 0 or 1, resamples without any of the few hits would put
+    the lower end at 0, and an extracted secret would not count as a leak: Wilson's lower end is used there.
     """
     kept = weights > 0
     values, weights = values[kept], weights[kept]
@@ -59,13 +58,13 @@ def by_resample(
     rng: np.random.Generator,
     resamples: int = 1000,
 ) -> Interval:
-    """Bootstrap any statistic that can be weighed by user: one row of weights per resample of the users.
+    """Bootstrap any statistic that can be weighted by user: one row of weights per resample of the users.
 
     Users are drawn within their group: how many users have a trait is part of the question, and a ranking metric
     depends on it, so it must not vary with the draw.
 
     A ranking metric of a resample is higher than that of the sample it was drawn from, because copies of a user
-    rank together; the percentiles are moved down by as much, so that a leak is not read out of the bootstrap itself.
+    rank together; the percentiles are shifted down by this bias, so that the bootstrap itself does not produce a leak.
     """
     users = len(groups)
     [value] = statistic(np.ones((1, users)))
@@ -80,17 +79,17 @@ def by_resample(
         return statistic(weights)
 
     drawn = in_chunks(draw, resamples, questions)
-    drawn = drawn[np.isfinite(drawn)]  # a resample may lack a right answer altogether
+    drawn = drawn[np.isfinite(drawn)]  # a resample may have no true question
     if len(drawn) < 2 or np.ptp(drawn) < 1e-12:
         return wilson(float(value), users, level)
-    # The smallest group is what is known least about.
+    # The smallest group has the largest uncertainty.
     found = percentiles(drawn, max(2, min(len(group) for group in members)), level)
     bias = float(drawn.mean() - value)
     return Interval(*(float(np.clip(end - bias, 0, 1)) for end in (found.low, found.high)))
 
 
 def in_chunks(work: Callable[[int], npt.NDArray[np.float64]], rows: int, questions: int) -> npt.NDArray[np.float64]:
-    """Do the rows of a table a few at a time, so that memory stays bounded however many questions there are."""
+    """Compute a table in chunks of rows, so that memory is bounded for any number of questions."""
     step = max(1, _CELLS // max(1, questions))
     return np.concatenate([work(min(step, rows - start)) for start in range(0, rows, step)])
 

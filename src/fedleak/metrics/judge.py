@@ -1,8 +1,8 @@
 """A judge of images: which class they show, whether they show anything at all, and which property.
 
-It learns from users who took no part and from the test set, so nothing that it knows comes from a victim. Beside the
-classes it has one for what is no image (`fedleak.metrics.unreadable_images`). Without that a classifier is sure of its
-answer on images that nobody could read, as those of model inversion.
+It learns from other users and from the test set, so nothing that it knows comes from a victim. It has an extra
+class for unreadable images (`fedleak.metrics.unreadable_images`): without it, a classifier is confident even on images
+that people cannot read, such as those of model inversion.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SPOILT, _BANK = 0.25, 2000  # garbage: its share of a batch, and how much of it
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """Two small networks, and what their answers mean."""
+    """Two small networks, and the meaning of their outputs."""
 
     classes: int
     values: tuple[str, ...]  # of the property; () where there is none to judge
@@ -52,7 +52,7 @@ class Judge:
         return _answers(self._property, images)
 
 
-# Every metric of every attack on a run asks for the same one, and it takes seconds to train.
+# Cached: every metric of every attack on a run needs the same judge, and training it takes seconds.
 _JUDGES: ByteCache[Judge] = ByteCache(50 * 2**20, lambda judge: judge.nbytes)
 
 
@@ -70,7 +70,7 @@ def _trained(evidence: Evidence, attribute: str | None) -> Judge:
     others, test = evidence.bystanders, evidence.bystanders.background
     labelled = [(e.x, e.y) for e in (*others.examples, *([test.examples] if test is not None else []))]
     if not labelled:
-        raise AttackError("there is no test set and nobody who did not take part, so images cannot be judged")
+        raise AttackError("there is no test set and no other user, so images cannot be judged")
     x = np.concatenate([part for part, _ in labelled]).astype(np.float32)
     y: IntArray = np.concatenate([np.asarray(part) for _, part in labelled]).astype(np.int64)
     category = _fit(x, y, others.outputs, spoilt=True, rng=rng_for(0, "judge", "category"))
@@ -81,8 +81,8 @@ def _trained(evidence: Evidence, attribute: str | None) -> Judge:
         values = tuple(sorted({value for value in told if value is not None}))
         if len(values) < 2:
             raise AttackError(
-                f"[[game]] reconstruct: attribute = '{attribute}' is judged by images of users who take no part, "
-                f"and {len(others.candidates)} of them show {len(values)} value(s) of it. Give the data set more "
+                f"[[game]] reconstruct: attribute = '{attribute}' is judged by images of other users, "
+                f"but {len(others.candidates)} of them show {len(values)} value(s) of it. Give the data set more "
                 "clients than [population] users takes, or leave the attribute out"
             )
         shown = [(e.x, value) for e, value in zip(others.examples, told, strict=True) if value is not None]
@@ -94,7 +94,7 @@ def _trained(evidence: Evidence, attribute: str | None) -> Judge:
 
 def _fit(x: FloatArray, y: IntArray, outputs: int, *, spoilt: bool, rng: np.random.Generator) -> nn.Module:
     network = _network(x.shape[1:], outputs + spoilt, rng)
-    # Every answer as often as any other: a judge who knows what is common would be asked to guess.
+    # Balance the classes, so that the judge does not predict the most common one.
     counts = np.bincount(y, minlength=outputs)
     weight = (1.0 / np.maximum(counts, 1))[y]
     drawn = rng.choice(len(x), size=(_STEPS, _BATCH), p=weight / weight.sum())

@@ -21,14 +21,14 @@ Table = npt.NDArray[np.float64]
 
 
 def asked(gap: int, played: Sequence[AttackResult]) -> bool:
-    """Whether updates so many rounds apart were asked about in every seed."""
+    """Whether every seed has questions about updates this many rounds apart."""
     return all(one.gallery is not None and bool(_there(one, gap).any()) for one in played)
 
 
 def found_again(gap: int, played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
-    """Share of the updates whose client has the highest claim among all updates so many rounds later.
+    """Share of the updates whose client has the highest prediction among all updates `gap` rounds later.
 
-    Chance is 1 / (number of candidates). Updates of clients that did not come back are not counted:
+    Chance is 1 / (number of candidates). Updates of clients that did not return are not counted:
     there is nothing to find.
     """
     searches = [_search(one, gap) for one in played]
@@ -42,18 +42,18 @@ def found_again(gap: int, played: Sequence[AttackResult], *, level: float, permu
 
 
 def _there(one: AttackResult, gap: int) -> npt.NDArray[np.bool_]:
-    """Which questions are of searches over this gap that have something to find."""
+    """The questions of searches over this gap that have something to find."""
     assert one.gallery is not None
     number = one.gallery[:, 1]
     return np.asarray((one.gallery[:, 0] == gap) & np.isin(number, number[one.right == 1]))
 
 
 def _search(one: AttackResult, gap: int) -> tuple[AttackResult, Tally]:
-    """Searches as questions with a claim for every user; who has no update in the later round is out of it."""
+    """Searches as questions with a prediction per user; users without an update in the later round are excluded."""
     rows = np.flatnonzero(_there(one, gap))
     if not len(rows):
         raise AttackError(
-            f"game 'link', seed {one.seed}: nothing was asked about rounds {gap} apart; train more rounds"
+            f"game 'link', seed {one.seed}: there are no questions about rounds {gap} apart; train more rounds"
         )
     assert one.gallery is not None
     _, search = np.unique(one.gallery[rows, 1], return_inverse=True)
@@ -68,15 +68,15 @@ def _search(one: AttackResult, gap: int) -> tuple[AttackResult, Tally]:
 
 
 def matched(played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
-    """How often a claim is on the right side of 0, pairs of one client and of two weighing the same.
+    """How often a prediction has the right sign; pairs of one client and of two weigh the same.
 
-    Every attack fixes its own threshold beforehand, on data of nobody's; so guessing is right half of the time.
+    Every attack fixes its own threshold in advance, on auxiliary data; so guessing is right half of the time.
     """
     users, who = pooled(played)
     tables = [_counts(one, about, users) for one, about in zip(played, who, strict=True)]
 
     def statistic(weights: Table) -> Table:
-        # Two different users both have to be drawn for their pair to be there, one user only once.
+        # A pair of different users counts only if both are drawn; a pair of one user needs just that user.
         rows = []
         for said, every in tables:
             right = _share((weights * said.diagonal()).sum(1), (weights * every.diagonal()).sum(1))
@@ -100,7 +100,7 @@ def matched(played: Sequence[AttackResult], *, level: float, permutations: int) 
 
 
 def _counts(one: AttackResult, about: npt.NDArray[np.int64], users: int) -> tuple[Table, Table]:
-    """By user of the earlier and of the later update: how many pairs are said to be of one client, and how many."""
+    """By user of the earlier and the later update: the number of pairs predicted as one client, and of all pairs."""
     said, every = np.zeros((users, users)), np.zeros((users, users))
     np.add.at(said, (about[:, 0], about[:, 1]), one.claims[:, 0] > 0)
     np.add.at(every, (about[:, 0], about[:, 1]), 1)
@@ -108,7 +108,7 @@ def _counts(one: AttackResult, about: npt.NDArray[np.int64], users: int) -> tupl
 
 
 def _between(weights: Table, table: Table) -> Table:
-    """The weighed sum over pairs of different users."""
+    """The weighted sum over pairs of different users."""
     apart = table - np.diag(table.diagonal())
     return np.asarray(np.einsum("ru,ru->r", weights @ apart, weights))
 
@@ -118,7 +118,7 @@ def _share(part: Table, whole: Table) -> Table:
 
 
 def _null(said: Table, every: Table, rng: np.random.Generator, permutations: int) -> Table:
-    """The same with every later update given to somebody else."""
+    """The same with every later update assigned to another user."""
     present = np.flatnonzero(every.diagonal())
     said, every = (table[np.ix_(present, present)] for table in (said, every))
     values = np.empty(permutations)

@@ -1,4 +1,4 @@
-"""What a metric is: how it is measured, which direction leaks, and what is said about it."""
+"""What a metric is: how it is measured, which direction leaks, and its description."""
 
 from __future__ import annotations
 
@@ -15,41 +15,41 @@ __all__ = ["Measure", "Metric", "always", "average_precision", "auc", "YES_NO_ME
 
 
 class Measure(Protocol):
-    """Measures what one attack predicted, over all seeds."""
+    """Measures the predictions of one attack, over all seeds."""
 
     def __call__(self, played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
-        """The value, an interval of this level that resamples users, and the chance level by so many permutations."""
+        """The value, an interval of this level that resamples users, and the chance level by this many permutations."""
         ...
 
 
 def always(played: Sequence[AttackResult]) -> bool:
-    """A metric that has a meaning however its game was played."""
+    """The default of `applies`: the metric is always defined."""
     return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """One number that a game is scored by."""
+    """One metric of a game."""
 
     name: str  # in results.json and in [limits]
     title: str  # in full
     short: str  # in a table
-    text: str  # what it means, for somebody who has never seen such a number
+    text: str  # its definition, for readers who do not know it
     measure: Measure
-    applies: Callable[[Sequence[AttackResult]], bool] = always  # whether it has a meaning as the game was played
-    lower_leaks: bool = False  # a distance, not a share: the smaller, the more is given away
-    column: str = ""  # head of its column beside the headline metric; without one it is in results.json only
+    applies: Callable[[Sequence[AttackResult]], bool] = always  # whether it is defined for these results
+    lower_leaks: bool = False  # lower-is-better for the attack: a distance, not a share
+    column: str = ""  # heading of its column beside the headline metric; if empty, it is only in results.json
     percent: bool = False  # written as a percentage in that column
-    tabled: bool = False  # the report has it in a table of the game's own, and nowhere else
+    tabled: bool = False  # the report has it only in the game's own table
     # How two audits are compared with the same users on both sides: the metric of each user, by name, with what it
-    # counts in the mean; or the metric of a ranking, where every question is ranked by one claim. Without either,
+    # counts in the mean; or the metric of a ranking, where every question is ranked by one prediction. Without either,
     # the two intervals are compared.
     per_user: Callable[[AttackResult], dict[str, tuple[float, float]]] | None = None
     ranked: Callable[[Ranking, Weights, Weights], Weights] | None = None
 
     @property
     def info(self) -> MetricInfo:
-        """What a report needs to know of it."""
+        """Its description for the report."""
         return MetricInfo(
             name=self.name,
             title=self.title,
@@ -72,7 +72,7 @@ def average_precision(
         name="ap",
         title="average precision",
         short="AP",
-        text="The attacker ranks all questions by how sure it is of an answer. AP is 1 if every question with that "
+        text="The attack ranks all questions by its confidence in an answer. AP is 1 if every question with that "
         "answer comes first, and near chance if the ranking is no use. Where there are users or values to choose from, "
         "it is the mean over them.",
         measure=measure,
@@ -88,8 +88,8 @@ def auc(measure: Measure) -> Metric:
         name="auc",
         title="area under the ROC curve",
         short="AUC",
-        text="Given a question whose answer is yes and one whose answer is no, how often the attacker is surer of the "
-        "first. Guessing gives one half.",
+        text="Given a question whose answer is yes and one whose answer is no, how often the attack is more confident "
+        "of the first. Guessing gives 0.5.",
         measure=measure,
         column="AUC",
         ranked=Ranking.auc,
@@ -100,4 +100,4 @@ YES_NO_METRICS: tuple[Metric, ...] = (
     average_precision(binary.average_precision, ranked=Ranking.average_precision),
     auc(binary.auc),
 )
-"""Of games whose questions have one option, which is so or not; average precision is the headline."""
+"""Metrics of games with one yes/no option; average precision is the headline."""

@@ -1,8 +1,8 @@
 """Metrics of the identify game, as a table of options against users.
 
-Every metric is kept as a table whose entry [o, u] says how well the claims would score if option o were the right
-answer for user u. The diagonal is the score; any other assignment of options to users is a permutation of identities,
-so the chance level costs no second look at the claims.
+Every metric is kept as a table whose entry [o, u] is the score of the predictions if option o were the right answer
+for user u. The diagonal is the score; any other assignment of options to users is a permutation of identities,
+so the chance level needs no second pass over the predictions.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ Table = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How one metric comes out for every pairing of an option with a user."""
+    """The value of one metric for every pairing of an option with a user."""
 
     table: Table  # (options, users)
     weights: npt.NDArray[np.float64]  # of each user in the mean; 0 for users who sent no update
-    blind: float  # what guessing with closed eyes scores
+    blind: float  # the score of a blind guess
 
     @property
     def per_user(self) -> npt.NDArray[np.float64]:
-        """The metric of each user with the right answer."""
+        """The metric of each user with the true answer."""
         return self.table.diagonal()
 
     @property
@@ -42,9 +42,9 @@ class Tally:
     def null(self, permutations: int, rng: np.random.Generator) -> npt.NDArray[np.float64]:
         """The metric with identities permuted, once per permutation.
 
-        1/U is not the chance level of average precision: updates of one user rank together whoever they are taken
-        for, which raises it. A permutation that leaves somebody in place would keep a true pair and raise the null,
-        so only derangements are drawn.
+        1/U is not the chance level of average precision: updates of one user rank together under any
+        identity, which raises it. A permutation with a fixed point would keep a true pair and raise the null, so
+        only derangements are drawn.
         """
         present = np.flatnonzero(self.weights)
         if len(present) < 2:
@@ -67,13 +67,13 @@ def derangement(n: int, rng: np.random.Generator) -> IntArray:
 
 
 def average_precision(claims: FloatArray, right: IntArray, users: int | None = None) -> Tally:
-    """Average precision of each user: rank all updates by the claim about that user (Orekondy et al., 2020).
+    """Average precision of each user: rank all updates by the prediction for that user (Orekondy et al., 2020).
 
-    Equal claims share a threshold, as in scikit-learn's average_precision_score. Only the first `users` options are
-    users (all of them, if absent); updates of anyone else are ranked with the others, but nobody is to be found there.
+    Equal predictions share a threshold, as in scikit-learn's average_precision_score. Only the first `users` options
+    are users (all of them, if absent); updates of other senders are ranked too, but match no user.
     """
     users = claims.shape[1] if users is None else users
-    # how many claims are at least as high
+    # how many predictions are at least as high
     rank = stats.rankdata(-claims[:, :users].astype(np.float64), method="max", axis=0)
     table = np.zeros((users, users))
     counts = np.bincount(right, minlength=users)[:users]
@@ -88,9 +88,9 @@ def average_precision(claims: FloatArray, right: IntArray, users: int | None = N
 
 
 def top(claims: FloatArray, right: IntArray, k: int, users: int | None = None) -> Tally:
-    """Share of each user's updates for which the user is among the k highest claims.
+    """Share of each user's updates for which the user is among the k highest predictions.
 
-    Only the first `users` options are users (all, if absent); to answer with another option is to name nobody.
+    Only the first `users` options are users (all, if absent); another option predicts no user.
     """
     users = claims.shape[1] if users is None else users
     counts = np.bincount(right, minlength=users)[:users]
@@ -101,9 +101,9 @@ def top(claims: FloatArray, right: IntArray, k: int, users: int | None = None) -
 
 
 def hits(claims: FloatArray, k: int) -> Table:
-    """Whether each option is among the k highest claims of a question.
+    """Whether each option is among the k highest predictions of a question.
 
-    Ties are broken at random in expectation, so that an attack gains nothing by answering everything alike.
+    Ties are broken at random in expectation, so that constant predictions gain nothing.
     """
     above = stats.rankdata(-claims, method="min", axis=1) - 1
     tied = stats.rankdata(-claims, method="max", axis=1) - above

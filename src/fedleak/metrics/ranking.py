@@ -20,22 +20,22 @@ Weights = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Questions from the highest claim to the lowest; equal claims share a threshold, as in scikit-learn."""
+    """Questions from the highest prediction to the lowest; equal ones share a threshold, as in scikit-learn."""
 
     order: IntArray  # the question in each place
-    first: IntArray  # for each place, the first place with an equal claim
+    first: IntArray  # for each place, the first place with an equal prediction
     last: IntArray  # and the last one
 
     @classmethod
     def of(cls, claims: FloatArray) -> Ranking:
-        """Rank one claim per question."""
+        """Rank one prediction per question."""
         order = np.argsort(-claims, kind="stable")
         starts = np.flatnonzero(np.append(True, np.diff(claims[order]) != 0))
         sizes = np.diff(np.append(starts, len(order)))
         return cls(order, np.repeat(starts, sizes), np.repeat(starts + sizes - 1, sizes))
 
     def average_precision(self, yes: Weights, every: Weights) -> Weights:
-        """Of each row of weights; `yes` is 0 where the right answer is no. NaN where a row has no yes at all."""
+        """Of each row of weights; `yes` is 0 where the true answer is no. NaN where a row has no yes at all."""
         yes, every = yes[:, self.order], every[:, self.order]
         found, made = (self._at_last(np.cumsum(weights, axis=1)) for weights in (yes, every))
         return _ratio((yes * found / np.maximum(made, 1e-12)).sum(axis=1), yes.sum(axis=1))
@@ -51,7 +51,7 @@ class Ranking:
         return _ratio((yes * beaten).sum(axis=1), yes.sum(axis=1) * total[:, 0])
 
     def _at_last(self, sums: Weights) -> Weights:
-        # Claims are seldom equal, and to gather every sum again costs more than the sums.
+        # Predictions are seldom equal, and gathering every sum again costs more than the sums.
         return sums if (self.first == self.last).all() else sums[:, self.last]
 
 

@@ -1,9 +1,9 @@
-"""The `reconstruct` game: images of a victim's data, beside the data itself and that of others.
+"""The `reconstruct` game: reconstructed images, compared with the victim's data and that of others.
 
 Three metrics have a chance level, and verdicts are about these: `nearest` (whose data is nearest?), `specific` (nearer
 to the victim's images of a class than to other users' of the same class?) and `property` (is the victim's property
-seen?). Chance exchanges the victims: an attack that draws the classes of all, however well, is then at chance. What
-images are like apart from that, inception score included, tells whether there is anything to see (`quality`).
+visible?). Chance permutes the victims: an attack that draws the same classes for all, however well, is then at chance.
+Image quality, including the inception score, is reported separately (`quality`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SHOWN = 10_000  # images of others that a class is compared with, at most
 
 
 def nearest(played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
-    """Share of the images that are nearest to the victim's data, of all clients' (as many images of each)."""
+    """Share of the images whose nearest real image is the victim's (as many images of each client)."""
     tables = []
     for one in played:
         held, who = _held(one), one.about[:, 0]
@@ -47,10 +47,10 @@ def nearest(played: Sequence[AttackResult], *, level: float, permutations: int) 
 
 
 def specific(played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
-    """Share of the images nearer to the victim's of the same class than to as many of other users'.
+    """Share of the images nearer to the victim's of the same class than to as many of other users.
 
-    Knowing which classes a victim has helps with `nearest`, and not here. An image of a class that the victim has not
-    counts as a miss. One half is what images of the right classes get that have nothing personal about them.
+    Knowing a victim's classes helps with `nearest`, but not here. An image of a class that the victim does not have
+    is a miss. Images of the right classes without anything user-specific score 0.5.
     """
     tables = []
     for one in played:
@@ -76,13 +76,13 @@ def specific(played: Sequence[AttackResult], *, level: float, permutations: int)
 
 
 def _won(claims: FloatArray, own: FloatArray, others: FloatArray) -> Weights:
-    """How probably an image is nearer to the nearest of `own` than to that of as many drawn from `others`."""
+    """Probability that an image is nearer to the nearest of `own` than to that of as many drawn from `others`."""
     if not len(others):
         return np.full(len(claims), 0.5)
     gap = scipy.spatial.distance.cdist(claims, own).min(axis=1, keepdims=True)
     nearer = (scipy.spatial.distance.cdist(claims, others) < gap).sum(axis=1)
     many, few = len(others), min(len(own), len(others))
-    left = many - nearer  # none of those that are nearer must be drawn
+    left = many - nearer  # none of the nearer ones may be drawn
     ways = scipy.special.gammaln(np.maximum(left, few) + 1) - scipy.special.gammaln(np.maximum(left - few, 0) + 1)
     return np.where(
         left >= few, np.exp(ways - scipy.special.gammaln(many + 1) + scipy.special.gammaln(many - few + 1)), 0.0
@@ -92,7 +92,7 @@ def _won(claims: FloatArray, own: FloatArray, others: FloatArray) -> Weights:
 def of_property(played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
     """Share of the images in which the judge sees the victim's property.
 
-    Chance is never below what drawing the commonest value for everybody would give.
+    Chance is never below predicting the most common value for every victim.
     """
     tables, blind = [], []
     for one in played:
@@ -119,7 +119,7 @@ def _measured(
 
 
 def quality(played: Sequence[AttackResult], level: float) -> list[Quality]:
-    """What the images are like, and what the victims' own images are by the same measures."""
+    """Quality of the images, and of the victims' own images by the same measures."""
     users, who = pooled(played)
     rows: dict[str, list[tuple[IntArray, list[float], list[float], float]]] = {}
     for one, about in zip(played, who, strict=True):

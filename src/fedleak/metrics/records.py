@@ -1,10 +1,10 @@
 """The `extract` game: rankings of records, one for each client.
 
-Two things are told apart. A secret is *extracted* if it is named at all, for whomever: the model has memorised it. It
-is *attributed* if it is named for its own client before any other. `top1`, `top5`, ... ask for both at once (Yuan et
-al., 2021, section V-A), and `distance1`, `distance5`, ... how near the nearest of the first k records came. Chance
-gives every client another one's ranking: an attack that extracts everything and attributes nothing is then at chance,
-however many records there are to choose from.
+Two things are distinguished. A secret is *extracted* if it is predicted for any client: the model has memorised it. It
+is *attributed* if it ranks higher for its own client than for any other. `top1`, `top5`, ... need both (Yuan et al.,
+2021, section V-A), and `distance1`, `distance5`, ... measure how near the nearest of the first k records is. Chance
+gives every client the ranking of another: an attack that extracts everything and attributes nothing is then at chance,
+whatever the number of records.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PLACES = (1, 5, 10, 20, 50)
 
 
 def top(k: int, played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
-    """Share of the users whose secret is among the first k records named for their own client."""
+    """Share of the users whose secret is among the first k records predicted for their own client."""
     return tabled(
         played,
         f"top{k}",
@@ -40,9 +40,9 @@ def top(k: int, played: Sequence[AttackResult], *, level: float, permutations: i
 
 
 def distance(k: int, played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
-    """The smallest edit distance between a user's secret and the first k records named for their client, on average.
+    """The mean smallest edit distance between a user's secret and the first k records for their client.
 
-    The smaller, the more is given away (Yuan et al., 2021, Tables II, IV, VI). Chance is the distance to another
+    Lower values leak more (Yuan et al., 2021, Tables II, IV, VI). Chance is the distance to another
     client's ranking: how near luck comes depends on how varied the records of a ranking are, and those are as varied.
     """
     users, who = pooled(played)
@@ -54,7 +54,7 @@ def distance(k: int, played: Sequence[AttackResult], *, level: float, permutatio
         farthest = max(farthest, float(table.max()))
         nulls.append(_null(table, np.ones(len(table)), permutations, rng_for(one.seed, "null", f"distance{k}")))
     values = sums / total
-    # As a share of the largest distance there is: where everybody is at the same distance, some doubt must be left.
+    # As a share of the largest distance, so that the interval is not empty where all users have the same distance.
     found = by_user(values / farthest, total, level, rng_for(played[0].seed, "interval", f"distance{k}"))
     null = np.mean(nulls, axis=0)
     return Measured(
@@ -62,7 +62,7 @@ def distance(k: int, played: Sequence[AttackResult], *, level: float, permutatio
         low=found.low * farthest,
         high=found.high * farthest,
         chance=float(null.mean()),
-        chance_high=float(np.quantile(null, 0.025)),  # what luck comes to, which is nearer here
+        chance_high=float(np.quantile(null, 0.025)),  # the lower tail, because lower leaks
         chance_low=float(np.quantile(null, 0.975)),
         n=sum(len(one.right) for one in played),
         users=users,
@@ -72,9 +72,9 @@ def distance(k: int, played: Sequence[AttackResult], *, level: float, permutatio
 
 
 def extracted(played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
-    """Share of the users whose secret is named for anybody.
+    """Share of the users whose secret is predicted for any client.
 
-    Exchanging the rankings changes nothing here; chance is to name as many different records blindly.
+    Permuting the rankings changes nothing here; chance is guessing as many different records at random.
     """
     found = [np.isfinite(places(one).min(axis=0)) for one in played]
     guesses = [len(np.unique(one.claims.reshape(-1, one.claims.shape[-1]), axis=0)) for one in played]
@@ -92,9 +92,9 @@ def extracted(played: Sequence[AttackResult], *, level: float, permutations: int
 
 
 def attributed(played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
-    """Of the secrets that are extracted, the share that is named higher for its own client than for any other.
+    """Share of the extracted secrets that are ranked higher for their own client than for any other.
 
-    Where several clients have it at the same place, each is as good a guess.
+    Clients with the same rank are equally good guesses.
     """
     tables, weights = [], []
     for one in played:
@@ -113,7 +113,7 @@ def any_found(played: Sequence[AttackResult]) -> bool:
 
 
 def places(one: AttackResult) -> Weights:
-    """Where the ranking of each client (row) has the secret of each user (column), from 0; infinity: nowhere."""
+    """The rank of each user's secret (column) in the list of each client (row), from 0; infinity: absent."""
     found = np.full((len(one.claims), len(one.right)), np.inf)
     for column, secret in enumerate(one.right):
         same = (one.claims == secret).all(axis=2)
@@ -132,7 +132,7 @@ def tabled(
     *,
     exact: bool = False,
 ) -> Measured:
-    """Put a metric together from what the claims of each question (row) score for each user (column)."""
+    """Build a metric from the scores of each question's predictions (row) for each user (column)."""
     users, who = pooled(played)
     sums, total, nulls = np.zeros(users), np.zeros(users), []
     for one, about, table, weight in zip(played, who, tables, weights, strict=True):
@@ -161,7 +161,7 @@ def _null(table: Weights, weight: Weights, permutations: int, rng: np.random.Gen
 
 
 def near(one: AttackResult) -> list[PerRecord]:
-    """How near the rankings came to each user's secret."""
+    """How near the rankings are to each user's secret."""
     place = places(one)
     nearest = {f"top{k}": _nearest(one, k).diagonal() for k in PLACES}
     return [

@@ -17,9 +17,9 @@ __all__ = ["top1", "average_precision", "answered", "each"]
 
 
 def top1(played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
-    """Mean over users of the share of their updates that are answered right.
+    """Mean over users of the share of their updates that are predicted correctly.
 
-    Whoever always answers with the commonest value is right as often as that value occurs; chance is never below it.
+    Always predicting the most common value is right as often as it occurs; chance is never below that.
     """
     users, who = pooled(played)
     sums, seeds, nulls, majority = np.zeros(users), np.zeros(users), [], []
@@ -45,7 +45,7 @@ def top1(played: Sequence[AttackResult], *, level: float, permutations: int) -> 
 
 
 def answered(one: AttackResult) -> tuple[IntArray, Weights]:
-    """The value that each user has, and the share of the user's updates answered with each value."""
+    """The value of each user, and the share of the user's updates predicted as each value."""
     _, first, user = np.unique(one.about[:, 0], return_index=True, return_inverse=True)
     shares = np.zeros((len(first), len(one.options)))
     np.add.at(shares, user, hits(one.claims, 1))
@@ -53,14 +53,14 @@ def answered(one: AttackResult) -> tuple[IntArray, Weights]:
 
 
 def each(one: AttackResult) -> dict[str, tuple[float, float]]:
-    """The share of each user's updates that are answered right, which counts the same for everybody."""
+    """The share of each user's updates that are predicted correctly, with the same weight for every user."""
     value, shares = answered(one)
     names = [one.users[place] for place in np.unique(one.about[:, 0])]
     return {name: (float(share[v]), 1.0) for name, v, share in zip(names, value, shares, strict=True)}
 
 
 def average_precision(played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
-    """Mean over values of the average precision of ranking all updates by the claim for that value."""
+    """Mean over values of the average precision of ranking all updates by the prediction for that value."""
     users, who = pooled(played)
     rankings = [[Ranking.of(column) for column in one.claims.T] for one in played]
 
@@ -91,7 +91,7 @@ def average_precision(played: Sequence[AttackResult], *, level: float, permutati
 
 
 def _macro(rankings: Sequence[Ranking], right: IntArray, every: Weights) -> Weights:
-    """Over the values that somebody has."""
+    """The mean over the values that occur."""
     rows = np.stack(
         [ranking.average_precision((right == value) * every, every) for value, ranking in enumerate(rankings)]
     )

@@ -1,4 +1,4 @@
-"""Images that show nothing, for a judge to learn what no image is."""
+"""Images that show nothing, from which a judge learns to recognise unreadable images."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _KINDS = (0.1,) * 6 + (0.2,) * 2  # shares of the makers below: more of what is 
 
 
 def garbage(real: FloatArray, count: int, rng: np.random.Generator) -> FloatArray:
-    """Images that show nothing, made of images so that brightness and contrast do not give them away.
+    """Images that show nothing, made of images so that brightness and contrast do not reveal them.
 
     Noise, smooth noise, shuffled pixels, thick blur, blends of several images, blank ones; and what a generator draws
     that has learnt strokes but no shapes: pieces of several images put together, and images bent out of shape.

@@ -37,6 +37,6 @@ def require_places(defence: Defence, model: Architecture | Model, where: str = "
         if place not in getattr(model, "places", ()):
             named = f"model '{model.name}'" if hasattr(model, "name") else "this model"
             raise PlanError(
-                f"{where}defence '{defence.name}' acts on the output of the {place} layer, but {named} has none; "
-                "choose another model (char-lm, word-lm and rating have both)"
+                f"{where}defence '{defence.name}' acts on the output of the {place} layer, but {named} has no such "
+                "layer; choose another model (char-lm, word-lm and rating have both)"
             )

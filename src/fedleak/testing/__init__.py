@@ -1,4 +1,4 @@
-"""The contracts that attacks, data sets and splits are held to, for Fedleak's own tests and for plugin authors."""
+"""The contracts of attacks, data sets and splits, for Fedleak's own tests and for plugin authors."""
 
 from fedleak.testing.contract import ContractBroken, check_attack, null_trace, planted_trace
 from fedleak.testing.null import NullResult, check_null, play_null

@@ -1,17 +1,17 @@
-"""The contract that every attack is held to, for Fedleak's own tests and for those of plugin authors.
+"""The contract of every attack, for Fedleak's own tests and for those of plugin authors.
 
     from fedleak.testing import check_attack
 
     def test_my_attack_keeps_the_contract(tmp_path):
         check_attack(MyAttack(), tmp_path)
 
-Two kinds of trace are made for it. In a *null trace* every client's updates resemble each other, but an anonymous
-client has nothing in common with its owner's prior data, so nothing can be found. In a *planted-leak trace* both carry
-the owner's signature, class mix and style, which the prior's images show, so an attack that finds nothing is broken.
-For attacks that train the shared model any further, the same is done with a real federation of made-up people; for
-attacks on records, with one of users who hold secrets (`games.traces.secret_holders`), and for attacks that link
-updates, with one of clients with few classes each (`games.traces.clients`). Reconstructed images are marked
-against the data of the clients or of strangers (`games.traces.portraits`).
+It has two kinds of trace. In a *null trace* the updates of each client resemble each other, but an anonymous client has
+nothing in common with its user's prior data, so there is nothing to find. In a *planted-leak trace* both carry the
+user's signature, class mix and style, which the prior's images show, so an attack that finds nothing is broken. Attacks
+that train the shared model further are tested on a real federation of synthetic users; attacks on records, on one of
+users who hold secrets (`games.traces.secret_holders`); attacks that link updates, on one of clients with few classes
+each (`fedleak.games.traces.clients`). Reconstructed images are scored against the data of the clients or of other users
+(`fedleak.games.traces.portraits`).
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class ContractBroken(AssertionError):
 
 
 def check_attack(attack: Attack, folder: Path, game: type[Game] | None = None) -> None:
-    """Hold an attack to the contract, on traces that its game writes below `folder`; `game` if it is not registered.
+    """Test an attack against the contract, on traces that its game writes below `folder`; `game` if not registered.
 
-    Same seed, same predictions; the trace is left as it was; every question is answered with finite scores; at chance
+    Same seed, same predictions; the trace is not changed; every question is answered with finite scores; at chance
     on null traces, above chance on planted leaks. An attack that needs to know which clients took part, or which of its
     records stands where, must find nothing where that is told in the wrong order.
     """
@@ -54,7 +54,7 @@ def check_attack(attack: Attack, folder: Path, game: type[Game] | None = None) -
     metric = metric_of(held.game, held.metric)
 
     def measured(played: list[AttackResult]) -> Measured:
-        # An interval wide enough that a sound attack is not failed by accident.
+        # An interval wide enough that a sound attack does not fail by chance.
         return metric.measure(played, level=0.999, permutations=200)
 
     def told(found: Measured) -> str:
@@ -64,7 +64,7 @@ def check_attack(attack: Attack, folder: Path, game: type[Game] | None = None) -
     before = digest(planted[0])
     first, again = (play(attack, held.game, adversary, planted[0], 0) for _ in range(2))
     if not np.array_equal(first.claims, again.claims):
-        raise ContractBroken(f"{attack.name}: the same seed gave other predictions")
+        raise ContractBroken(f"{attack.name}: the same seed gave different predictions")
     if digest(planted[0]) != before:
         raise ContractBroken(f"{attack.name}: the trace was changed")
     rest = [play(attack, held.game, adversary, planted[seed], seed) for seed in range(1, held.seeds)]
@@ -74,32 +74,32 @@ def check_attack(attack: Attack, folder: Path, game: type[Game] | None = None) -
     nulls = [held.write(folder / f"null-{seed}", seed, False) for seed in range(4)]
     nothing = measured([play(attack, held.game, adversary, run, seed) for seed, run in enumerate(nulls)])
     if nothing.low > nothing.chance:
-        raise ContractBroken(f"{attack.name}: something was found where nothing is ({told(nothing)})")
+        raise ContractBroken(f"{attack.name}: a leak was found on a null trace ({told(nothing)})")
     if Observation.SELECTION in attack.needs or Capability.INJECT in attack.capabilities:
         nothing = measured(
             [play(attack, held.game, adversary, run, seed, shuffled=True) for seed, run in enumerate(planted)]
         )
         if nothing.low > nothing.chance:
             raise ContractBroken(
-                f"{attack.name}: as much was found with selection and watermarks in the wrong order ({told(nothing)})"
+                f"{attack.name}: a leak was found with selection and watermarks in the wrong order ({told(nothing)})"
             )
 
 
 def planted_trace(folder: Path, seed: int) -> Path:
-    """A run whose clients, shadow and anonymous alike, carry their owner's signature."""
+    """A run whose clients, shadow and anonymous alike, carry their user's signature."""
     return write_run(folder, seed, leak=True)
 
 
 def null_trace(folder: Path, seed: int) -> Path:
-    """A run whose anonymous clients carry signatures of their own, unrelated to anybody's prior data."""
+    """A run whose anonymous clients carry their own signatures, unrelated to any prior data."""
     return write_run(folder, seed, leak=False)
 
 
 def weakest(attack: Attack) -> Adversary:
-    """The adversary who sees least and can still play the attack."""
+    """The weakest adversary that can run the attack."""
     able: list[Any] = [adversary for adversary in everyone() if not adversary.missing(attack)]
     if not able:
-        raise ContractBroken(f"{attack.name}: no registered adversary can play it")
+        raise ContractBroken(f"{attack.name}: no registered adversary can run it")
     chosen: Adversary = min(able, key=lambda adversary: len(list(adversary.observations)))
     return chosen
 
@@ -107,14 +107,14 @@ def weakest(attack: Attack) -> Adversary:
 def play(
     attack: Attack, game: Game, adversary: Adversary, run: Path, seed: int, *, shuffled: bool = False
 ) -> AttackResult:
-    """Play an attack once and pair its predictions with the truth."""
+    """Run an attack once and combine its predictions with the truth."""
     trace, truth, prior = Trace.open(run / "trace"), Truth.load(run / "truth"), Prior.load(run / "prior")
     asked = game.ask(trace, truth, prior, rng_for(seed, "game"))
     order = rng_for(seed, "contract", "shuffled") if shuffled else None
     view, questions = asked.look(run / "trace", adversary, shuffled=order)
     claims = attack.run(view, asked.prior, questions, AttackContext(rng_for(seed, "contract")))
     claims = game.check(np.asarray(claims), questions, attack.name)
-    # Users of different seeds are different users, whatever they are called.
+    # Users of different seeds are different users, even with equal names.
     options, users = (tuple(f"{seed}/{name}" for name in names) for names in (questions.options, asked.answers.users))
     return AttackResult.of(seed, claims, game.name, options, questions.choices, replace(asked.answers, users=users))
 

@@ -1,4 +1,4 @@
-"""The contract of data sets and splits: where there is nothing to find, nothing is found, seed after seed.
+"""The contract of data sets and splits: where there is nothing to find, attacks find nothing, over many seeds.
 
     from fedleak.plan.read import load_plan
     from fedleak.testing import check_null
@@ -6,8 +6,8 @@
     def test_my_data_set_manufactures_no_leak(tmp_path):
         check_null(load_plan(Path("my-plan.toml")), tmp_path)
 
-A plan is trained as its control, once for every seed: users are re-dealt, then drawn, split and trained as in the run.
-Every attack must be at chance in the mean, neither above nor below, and must not call it a leak more often than its
+A plan is trained as its control, once for every seed: data is redistributed, sampled, split and trained as in the run.
+Every attack must be at chance on average, neither above nor below, and must not report a leak more often than its
 confidence level allows.
 """
 
@@ -32,7 +32,7 @@ from fedleak.testing.contract import ContractBroken
 
 __all__ = ["NullResult", "check_null", "play_null"]
 
-_Z = 4.0  # of the mean over seeds: a sound set-up exceeds it once in ten thousand times
+_Z = 4.0  # of the mean over seeds: a sound set-up exceeds it once in 10,000 times
 _RARE = 1e-3  # how unlikely the number of false leaks must be before the contract is broken
 
 
@@ -46,8 +46,8 @@ class NullResult:
     control: str
     values: tuple[float, ...]
     chances: tuple[float, ...]
-    permuted: tuple[float, ...]  # what permuted identities score: less than chance where a blind guess scores more
-    leaks: int  # how many seeds were called a leak
+    permuted: tuple[float, ...]  # the score with permuted identities: below chance where a blind guess scores more
+    leaks: int  # the number of seeds with a leak verdict
 
     @property
     def value(self) -> float:
@@ -61,14 +61,14 @@ class NullResult:
 
     @property
     def z(self) -> float:
-        """By how many standard errors the mean lies above chance, or below permuted identities; otherwise 0."""
+        """By how many standard errors the mean is above chance, or below permuted identities; otherwise 0."""
         above, below = (np.subtract(self.values, level) for level in (self.chances, self.permuted))
         apart = above if above.mean() > 0 else below
         error = float(apart.std(ddof=1)) / np.sqrt(len(apart))
         return float(apart.mean()) / error if error and (above.mean() > 0 or below.mean() < 0) else 0.0
 
     def broken(self, level: float) -> str | None:
-        """What is wrong, if anything; `level` is that of the intervals by which leaks are called."""
+        """What is wrong, if anything; `level` is the confidence level of the intervals."""
         told = f"{self.attack} ({self.game}, {self.control} control): {self.value:.3f} at chance {self.chance:.3f}"
         if abs(self.z) > _Z:
             return f"{told}, {self.z:+.1f} standard errors over {len(self.values)} seeds"
@@ -78,21 +78,21 @@ class NullResult:
 
 
 def check_null(plan: Plan, folder: Path, seeds: Sequence[int] = range(20)) -> list[NullResult]:
-    """Hold a plan's data set, prior and split to the contract; runs are written below `folder` and deleted again."""
+    """Test a plan's data set, prior and split against the contract; runs are written below `folder` and deleted."""
     found = play_null(plan, folder, seeds)
     broken = [words for result in found if (words := result.broken(plan.audit.level))]
     if broken:
-        raise ContractBroken(f"{plan.source}: something was found where nothing is: {'; '.join(broken)}")
+        raise ContractBroken(f"{plan.source}: a leak was found where there is none: {'; '.join(broken)}")
     return found
 
 
 def play_null(plan: Plan, folder: Path, seeds: Iterable[int]) -> list[NullResult]:
-    """Train the control of a plan for every seed, and play every attack on it."""
+    """Train the control of a plan for every seed, and run every attack on it."""
     return _play(plan, folder, seeds, list(dict.fromkeys(game.controls[0] for game in plan.games)))
 
 
 def play_undefended(plan: Plan, folder: Path, seeds: Iterable[int]) -> list[NullResult]:
-    """The same of the run itself, for data sets of which it is known that nothing in them is personal."""
+    """The same for the run itself, for data sets that are known to have no user-specific data."""
     return _play(plan, folder, seeds, [])
 
 

@@ -1,4 +1,4 @@
-"""Which attack can be played by which adversary, as it follows from what both declare."""
+"""Which adversary can run which attack, derived from what both declare."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ class MatrixRow:
     """One attack against every adversary."""
 
     attack: str
-    needs: str  # observations, and capabilities where it takes any
-    lacks: Mapping[str, str]  # adversary -> what it would need in addition; empty: it can play the attack
+    needs: str  # observations, and capabilities if any
+    lacks: Mapping[str, str]  # adversary -> what it lacks; empty: it can run the attack
 
     def players(self) -> tuple[str, ...]:
-        """The adversaries who can play the attack."""
+        """The adversaries that can run the attack."""
         return tuple(name for name, missing in self.lacks.items() if not missing)
 
 
 def matrix(attacks: Mapping[str, Declares], adversaries: Iterable[Adversary]) -> tuple[MatrixRow, ...]:
-    """Lay out attacks, by what they need to see and to do, against adversaries.
+    """Compare the needs of attacks with the observations and capabilities of adversaries.
 
     >>> from fedleak import registry
     >>> from fedleak.views.adversaries import EAVESDROPPER, SERVER
@@ -40,7 +40,7 @@ def matrix(attacks: Mapping[str, Declares], adversaries: Iterable[Adversary]) ->
 
 
 def needs(attack: Declares) -> str:
-    """What an attack takes, in words."""
+    """What an attack needs, in words."""
     return flag_names(attack.needs) + (
         f", the capability to {flag_names(attack.capabilities)}" if attack.capabilities else ""
     )

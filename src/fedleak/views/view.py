@@ -1,4 +1,4 @@
-"""What one adversary sees of a trace; the files that hold the rest are never opened."""
+"""What one adversary observes of a trace; files with anything else are never opened."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fedleak.views.adversaries import Adversary, describe, everyone
 __all__ = ["View", "Updates"]
 
 # Which kinds of file each observation opens. Without LINKS or SELECTION the column of clients stays closed; the shadow
-# column says only which updates the adversary's own clients sent, which it knows anyway.
+# column only marks the updates of the adversary's own shadow clients, which it knows anyway.
 _OPENS: Mapping[Observation, frozenset[str]] = {
     Observation.SNAPSHOTS: frozenset({"snapshots"}),
     Observation.UPDATES: frozenset({"updates", "shadow"}),
@@ -33,7 +33,7 @@ _OPENS: Mapping[Observation, frozenset[str]] = {
 
 
 class View:
-    """A trace through the eyes of one adversary, with what every client of the run knows about it."""
+    """A trace as one adversary observes it, with what every client of the run knows."""
 
     def __init__(
         self,
@@ -47,18 +47,17 @@ class View:
         every: int = 1,
         defences: Sequence[Defence] = (),
     ) -> None:
-        """Open a trace; `shadow` says which updates stand for whom, where a game gives the adversary less to know.
+        """Open a trace; `shadow` labels the shadow updates, where a game gives the adversary fewer labels.
 
-        `rows` are the updates that this adversary gets to see, if not all: some may be in the trace for the sake of
-        the experiment only. `shadow` is about those.
-        `injected` are the records that were placed in the data of clients; only an adversary with the power gets to
-        see them. `shuffled` is for a control: which clients took part is told of the rounds in a wrong order, so that
-        it has nothing to do with the snapshots any more, and each injected record is said to be at another client.
-        With `every` the adversary has only every k-th snapshot, and the last: a round of this view is then all
-        that happened between two of them. `defences` are those of the run, for an adversary who knows of them.
+        `rows` are the updates that this adversary sees, if not all: some may exist only for the experiment. `shadow`
+        has one entry for each of them. `injected` are the records injected into clients' data, visible only to an
+        adversary with that capability. `shuffled` is for a control: the participation of the rounds is given in the
+        wrong order, unrelated to the snapshots, and each injected record is assigned to another client. With `every`
+        the adversary has only every k-th snapshot, and the last: a round of this view covers everything between two
+        of them. `defences` are those of the run, for a defence-aware adversary.
         """
         self.adversary = adversary
-        self.defences = tuple(defences)  # none, for who does not know of them
+        self.defences = tuple(defences)  # empty for a defence-unaware attacker
         self._shadow, self._rows = shadow, rows
         self._observations = adversary.observations
         for name in Header.load(trace_folder).hidden:
@@ -70,7 +69,7 @@ class View:
         if not self._trace.finished:
             raise TraceError(
                 f"{trace_folder} holds {self._trace.rounds} of {self._trace.header.rounds} rounds; "
-                "run the same command again to finish it before it is attacked"
+                "rerun the same command to finish training before attacking it"
             )
         last = self._trace.rounds
         self._kept = sorted({*range(0, last + 1, every), last})
@@ -88,12 +87,12 @@ class View:
 
     @property
     def task(self) -> Task:
-        """What the federation learns."""
+        """The task that the federation learns."""
         return self._trace.header.task
 
     @property
     def rounds(self) -> int:
-        """How many rounds the run had, as far as the adversary has their models; they count from 1."""
+        """The number of rounds whose models the adversary has, counted from 1."""
         return len(self._kept) - 1
 
     @property
@@ -111,14 +110,14 @@ class View:
         self._require(Observation.AGGREGATE)
         if self.rounds < self._trace.rounds:
             raise NotVisible(
-                f"adversary '{self.adversary.name}' missed some of the rounds, and cannot add up the others"
+                f"adversary '{self.adversary.name}' does not have every round, so it has no sum of updates"
             )
         return self._trace.aggregate(round_number)
 
     def selection(self, round_number: int) -> tuple[str, ...]:
-        """Which clients took part in a round; as often as they did, where snapshots between are missing.
+        """The clients that took part in a round, with repetitions where snapshots between are missing.
 
-        In the order of their index, not of their updates: who sees both must not be able to join them by position.
+        In the order of their index, not of their updates, so that positions do not link clients to updates.
         """
         self._require(Observation.SELECTION)
         before, after = self._kept[self._checked(round_number, first=1) - 1], self._kept[round_number]
@@ -130,17 +129,17 @@ class View:
 
     @property
     def injected(self) -> Mapping[str, str]:
-        """The records that the adversary placed in the data of clients: client -> record."""
+        """The records that the adversary injected into clients' data: client -> record."""
         if Capability.INJECT not in self.adversary.capabilities:
             raise NotVisible(
-                f"adversary '{self.adversary.name}' placed no record in anybody's data: it lacks the capability to "
+                f"adversary '{self.adversary.name}' injected no records: it lacks the capability to "
                 f"{flag_names(Capability.INJECT)} ({describe(Capability.INJECT)})"
             )
         return dict(self._injected)
 
     @cached_property
     def isolated(self) -> frozenset[int]:
-        """The handles of clients that train a model of their own; none for an adversary without the power."""
+        """The handles of isolated clients; none for an adversary without the capability."""
         if Capability.ISOLATE not in self.adversary.capabilities:
             return frozenset()
         names = self._trace.header.clients
@@ -148,7 +147,7 @@ class View:
 
     @property
     def joined(self) -> Mapping[str, Any]:
-        """How the adversary's own client takes part: its settings, and the seed of everything that it draws."""
+        """The settings of the adversary's own client, and the seed of its randomness."""
         if Capability.JOIN not in self.adversary.capabilities:
             raise NotVisible(
                 f"adversary '{self.adversary.name}' does not take part: it lacks the capability to "
@@ -163,10 +162,10 @@ class View:
         return [one for one in self._trace.header.tampering if one["power"] == power]
 
     def started_from(self, handle: int, round_number: int) -> Params:
-        """The weights that a client was sent in a round: the shared model, or the one that it was given alone.
+        """The weights that a client was sent in a round: the shared model, or its own if it is isolated.
 
-        An isolated model is the initial one and all updates of its client until then, which a server that isolated it
-        has seen. Whoever did not sees only that the updates do not fit the shared model.
+        An isolated model is the initial one plus all earlier updates of its client, which the server that isolated it
+        has seen. Other adversaries see only that the updates do not fit the shared model.
         """
         if handle not in self.isolated:
             return self.snapshot(round_number - 1)
@@ -184,7 +183,7 @@ class View:
         if not self._trace.header.holds_updates:
             raise NotVisible(
                 f"adversary '{self.adversary.name}' would see {describe(Observation.UPDATES)}, "
-                "but this run's channel lets only sums through, so nobody does"
+                "but this run reveals only sums to every adversary"
             )
         return Updates(self._trace, self._observations, self._shadow, self._rows)
 
@@ -203,7 +202,7 @@ class View:
 
 
 class Updates:
-    """The updates of a run in columns, one row each, in an order that says nothing about who sent them."""
+    """The updates of a run in columns, one row each, in an order that reveals nothing about their senders."""
 
     def __init__(
         self, trace: Trace, observations: Observation, shadow: IntArray | None = None, rows: IntArray | None = None
@@ -211,7 +210,7 @@ class Updates:
         self._trace = trace
         self._observations = observations
         self._shadow = shadow
-        self._rows = rows  # in rising order; None: all of them
+        self._rows = rows  # in increasing order; None: all of them
 
     def __len__(self) -> int:
         return len(self.round)
@@ -223,16 +222,16 @@ class Updates:
 
     @cached_property
     def handle(self) -> npt.NDArray[np.uint64]:
-        """Who sent each update: a number that stays with its client, or a fresh one for every update."""
+        """The handle of each update's sender: stable for its client, or a fresh one for every update."""
         if Observation.LINKS in self._observations:
             return _frozen(self._cut(self._trace.client).astype(np.uint64))
-        # The row number through a bijection: no two updates can share a handle, and none depends on its sender.
+        # A bijection of the row number: no two updates share a handle, and no handle depends on its sender.
         key = np.uint64(zlib.crc32(self._trace.header.fingerprint.encode()))
         return _frozen(_scramble(np.arange(len(self), dtype=np.uint64) + (key << np.uint64(32))))
 
     @cached_property
     def shadow(self) -> IntArray:
-        """Which candidate's data an update was trained on, where the adversary's own client sent it; else -1."""
+        """The candidate on whose data an update was trained, if a shadow client sent it; otherwise -1."""
         if self._shadow is not None:
             return _frozen(self._shadow.astype(np.int64))
         return _frozen(self._cut(self._trace.shadow).astype(np.int64))
@@ -257,7 +256,7 @@ class Updates:
         return _frozen(values)
 
     def blocks(self, name: str, rows: int | None = None) -> Iterator[FloatArray]:
-        """The same some rows at a time, for what does not fit in memory."""
+        """The same in blocks of rows, for layers that do not fit in memory."""
         if self._rows is None:
             yield from self._trace.blocks(name, rows)
             return

@@ -1,1 +1,1 @@
-"""Traces that attacks are held to: one with a planted leak, and one in which there is nothing to find."""
+"""Traces of the attack contract: with a planted leak, and with nothing to find."""

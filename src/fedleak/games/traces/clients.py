@@ -1,4 +1,4 @@
-"""The trace that linking attacks are held to: a small federation of clients with few digits each.
+"""The contract trace of linking attacks: a small federation of clients with few digits each.
 
 Without a leak, every round's updates are handed to the clients by lot: no update has anything to do with the one that
 the same client sent before.
@@ -29,7 +29,7 @@ SIGNATURE = Signature(Task.CLASSIFY, (1, 8, 8), 10)
 
 
 def write_clients(folder: Path, seed: int, *, leak: bool) -> Path:
-    """Record the federation of a seed, its updates in the hands of their senders or in anybody's."""
+    """Record the federation of a seed, its updates assigned to their senders or to random clients."""
     prepared, clients, start, rounds = _trained(seed)
     Truth(
         users=tuple(share.user.id for share in prepared.shares),
@@ -50,7 +50,7 @@ def write_clients(folder: Path, seed: int, *, leak: bool) -> Path:
 
 @cache
 def _trained(seed: int) -> tuple[Prepared, tuple[Client, ...], Params, list[Round]]:
-    """Train once for all attacks that are held to it, with and without a leak."""
+    """Train once for all attacks, with and without a leak."""
     prepared = prepare(DATA, PopulationPlan(prior="none"), seed)
     clients = make_clients(prepared.shares, seed)
     model = ARCHITECTURE.build(SIGNATURE)

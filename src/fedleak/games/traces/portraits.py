@@ -1,4 +1,4 @@
-"""The trace that reconstructions are held to: a small federation of clients with digits of two classes each.
+"""The contract trace of reconstruction attacks: a small federation of clients with digits of two classes each.
 
 With a leak, images are marked against what the clients trained on. Without, the truth names the data of users who
 took no part: what is found then is not there.
@@ -35,7 +35,7 @@ SHAPE, CLASSES = (1, 8, 8), 10
 
 
 def write_images(folder: Path, seed: int, *, leak: bool, power: Capability = Capability.NONE) -> Path:
-    """Record the federation of a seed, with users' own data as the truth or with strangers'."""
+    """Record the federation of a seed, with the users' own data as the truth or that of other users."""
     prepared, clients, told, start, rounds = _trained(seed, power)
     evidence = Evidence.of(prepared)
     if not leak:
@@ -58,7 +58,7 @@ def write_images(folder: Path, seed: int, *, leak: bool, power: Capability = Cap
 def _trained(
     seed: int, power: Capability
 ) -> tuple[Prepared, tuple[Client, ...], tuple[dict[str, object], ...], Params, list[Round]]:
-    """Train once for all attacks that are held to it, with and without a leak."""
+    """Train once for all attacks, with and without a leak."""
     prepared = prepare(DATA, PopulationPlan(prior="none", users=CLIENTS), seed)
     clients = make_clients(prepared.shares, seed)
     model = ARCHITECTURE.build(Signature(Task.CLASSIFY, SHAPE, CLASSES + (Capability.JOIN in power)))

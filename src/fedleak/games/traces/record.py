@@ -1,4 +1,4 @@
-"""A trained federation, written down as a run of an audit would be."""
+"""Record a trained federation in the format of an audit's run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["record", "public_only"]
 
 
 def public_only(prepared: Prepared) -> Prior:
-    """What an adversary knows beforehand who knows nobody: the public examples."""
+    """The prior of an adversary without users' data: the public examples."""
     assert prepared.public is not None
     return Prior(
         candidates=(),
@@ -42,7 +42,7 @@ def record(
     rounds: Iterable[Round],
     tampering: tuple[dict[str, object], ...] = (),
 ) -> Path:
-    """Write the trace of these rounds below a folder, which is returned."""
+    """Write the trace of these rounds below a folder, and return the folder."""
     header = Header(
         fingerprint=f"contract {name}",
         rounds=plan.rounds,

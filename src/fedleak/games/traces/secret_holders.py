@@ -1,4 +1,4 @@
-"""The trace that attacks on records are held to: a small federation of users who each hold a PIN.
+"""The contract trace of attacks on records: a small federation of users who each hold a PIN.
 
 With a leak, the truth names the PINs that the clients trained on. Without, it names others: what an attack then finds
 is not there.
@@ -34,7 +34,7 @@ SIGNATURE = Signature(Task.NEXT_TOKEN, (WINDOW,), len(RECORDS.characters))
 
 
 def write_secrets(folder: Path, seed: int, *, leak: bool, holders: int = HOLDERS, inject: bool = False) -> Path:
-    """Record the federation of a seed, with a truth that fits it or one that does not.
+    """Record the federation of a seed, with a matching truth or a different one.
 
     With `inject` an adversary has placed a watermark of its own in everybody's text beforehand.
     """
@@ -70,7 +70,7 @@ def write_secrets(folder: Path, seed: int, *, leak: bool, holders: int = HOLDERS
 def _trained(
     seed: int, holders: int, inject: bool
 ) -> tuple[list[User], dict[UserId, str], tuple[Client, ...], Params, list[Round]]:
-    """Train once for all attacks that are held to it, with and without a leak."""
+    """Train once for all attacks, with and without a leak."""
     rng = rng_for(seed, "contract secrets")
     drawn = draw_secrets(parse(RECORDS.form), 2 * holders, rng)
     users, marks = [], {}

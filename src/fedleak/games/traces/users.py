@@ -1,4 +1,4 @@
-"""Runs of made-up people for the contract: updates with a signature of their owner, or a small federation."""
+"""Runs of synthetic users for the contract: updates with their user's signature, or a small federation."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LAYOUT: Layout = (
 
 
 def write_for(needs: Observation) -> Callable[[Path, int, bool], Path]:
-    """What an attack with these needs is held to: a real federation if it looks at the shared model."""
+    """The contract trace for an attack with these needs: a real federation if it uses the shared model."""
     write = write_federation if Observation.SNAPSHOTS in needs else write_run
     return lambda folder, seed, leak: write(folder, seed, leak=leak)
 
@@ -42,14 +42,14 @@ def write_sums(folder: Path, seed: int, *, leak: bool) -> Path:
 
 
 def write_run(folder: Path, seed: int, *, leak: bool, sums: bool = True) -> Path:
-    """Write a trace, its truth and its prior as a real run would, from made-up updates.
+    """Write a trace, its truth and its prior as a real run would, from synthetic updates.
 
     `sums`: whether the sums are those of the updates.
     """
     rng = rng_for(seed, "contract trace", leak)
     users = tuple(UserId(f"user-{i:02}") for i in range(USERS))
     names = [f"d-{i:02}" for i in rng.permutation(2 * USERS)]
-    shadow = [i if i < USERS else -1 for i in range(2 * USERS)]  # the first half are the adversary's own
+    shadow = [i if i < USERS else -1 for i in range(2 * USERS)]  # the first half are shadow clients
     mixes = rng.dirichlet(np.full(CLASSES, 0.7), size=USERS).astype(np.float32)
     signatures = {layer.name: rng.normal(size=(USERS, layer.size)).astype(np.float32) for layer in LAYOUT}
     strangers = {layer.name: rng.normal(size=(USERS, layer.size)).astype(np.float32) for layer in LAYOUT}
@@ -135,13 +135,13 @@ def examples(mix: FloatArray, style: npt.NDArray[np.float64], rng: np.random.Gen
 
 
 def write_federation(folder: Path, seed: int, *, leak: bool) -> Path:
-    """Train a small federation and record it; without a leak, everybody's anonymous client holds a stranger's data."""
+    """Train a small federation and record it; without a leak, every anonymous client has another user's data."""
     rng = rng_for(seed, "contract federation", leak)
     teacher = rng.normal(size=(INPUTS - 1, CLASSES))
 
     def draw(mean: FloatArray, count: int) -> Examples:
         x = (mean + rng.normal(size=(count, INPUTS))).astype(np.float32)
-        # Labels do not depend on the first input, which alone is what is marked.
+        # Labels do not depend on the first input, which alone carries the mark.
         return Examples(x=x, y=(x[:, 1:] @ teacher).argmax(axis=1))
 
     def marked(data: Examples) -> npt.NDArray[np.int8]:
