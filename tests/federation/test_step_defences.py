@@ -74,7 +74,7 @@ def test_each_changes_training_repeats_itself_and_goes_with_clipped_examples(
 
 @pytest.mark.parametrize("defence", EVERY, ids=lambda d: d.name)
 def test_a_model_without_the_place_is_refused_before_anything_is_trained(defence: Defence) -> None:
-    with pytest.raises(PlanError, match="but this model has none; choose another model"):
+    with pytest.raises(PlanError, match="but this model has no such layer; choose another model"):
         run(small_model(), some_clients(), defence)
 
 

@@ -91,7 +91,7 @@ def test_a_report_says_that_its_candidates_were_handed_out(fedleak: Run, plan: P
     plan.write_text(plan.read_text().replace("= 90", "= 3") + '[[game]]\nname = "extract"\nlisted = 100\n')
     done = fedleak("audit", plan, "--out", tmp_path / "out")
     assert done.returncode == 0, done.stderr
-    says = "handed a list of 100 records that contains the answers"
+    says = "given a list of 100 records that contains the answers"
     told = [
         done.stdout,
         (tmp_path / "out" / "report.html").read_text(),
