@@ -173,9 +173,12 @@ def test_a_torch_module_is_trained_from_the_weights_that_it_has(tmp_path: Path) 
     [
         ({"attack": [Products]}, r"\[\[attack\]\] 1: Products is a class; give an object of it: Products\(\.\.\.\)"),
         ({"attack": Products()}, "attack: expected a list of objects or tables"),
-        ({"attack": [Halves()]}, "an object of class Halves is no attack: it has no game, needs, capabilities, tasks"),
-        ({"defence": [Products()]}, "is no defence: .*derive its class from fedleak.Defence"),
-        ({"dataset": np.zeros(3)}, r"\[dataset\]: expected a table with a name, or an object that is a dataset"),
+        (
+            {"attack": [Halves()]},
+            "an object of class Halves cannot be used as attack: it has no game, needs, capabilities, tasks",
+        ),
+        ({"defence": [Products()]}, "cannot be used as defence: .*derive its class from fedleak.Defence"),
+        ({"dataset": np.zeros(3)}, r"\[dataset\]: expected a table with a name, or an object \(see fedleak.Dataset"),
         ({"model": 3}, "model = 3: expected table, got int"),
     ],
 )

@@ -49,9 +49,9 @@ def given(kind: registry.Kind, value: Any, where: str) -> Any:
     what = f"{where}: an object of class {type(value).__name__}"
     missing = [name for name in _NEEDED[kind] if not hasattr(value, name)]
     if len(missing) == len(_NEEDED[kind]):
-        raise PlanError(f"{where}: expected a table with a name, or an object that is a {kind}; got {value!r:.60}")
+        raise PlanError(f"{where}: expected a table with a name, or an object ({_HINTS[kind]}); got {value!r:.60}")
     if missing:
-        raise PlanError(f"{what} is no {kind}: it has no {', '.join(missing)}; {_HINTS[kind]}")
+        raise PlanError(f"{what} cannot be used as {kind}: it has no {', '.join(missing)}; {_HINTS[kind]}")
     if not dataclasses.is_dataclass(value):
         raise PlanError(f"{what} has no settings to tell it by; make its class a frozen dataclass")
     registry.add(kind, type(value), what)
