@@ -82,6 +82,14 @@ class Disaggregate(BaseGame):
         """Sums contain the updates whatever the data; only wrong participation leaves nothing to find."""
         return ("shuffled-selection",)
 
+    @property
+    def note(self) -> str:
+        """Why the question can be answered where no data is user-specific."""
+        return (
+            "Sums contain what clients send, whatever their data: a recovered client means that its mean update is no "
+            "longer hidden, not that the update says something about its user."
+        )
+
     def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> GameInstance:
         """Ask about every client of a user that took part; the adversary keeps no prior data."""
         if not trace.header.holds_updates:
@@ -135,7 +143,7 @@ class Disaggregate(BaseGame):
         return Headline(
             percent(share.value),
             f"From the sums of the rounds, {percent(share.value)} of clients are recovered: the estimate of what a "
-            f"client sent is nearest to that client's own update, out of {share.options} clients; guessing would "
+            f"client sent is nearest to that client's own mean update, out of {share.options} clients; guessing would "
             f"manage {percent(share.chance)}.",
         )
 

@@ -87,28 +87,19 @@ class GameInstance:
         without prior data in this game, or labelled updates beyond the given number. The view hides them, because
         seeing them outside the questions would reveal which users are unseen.
         """
-        if not self.questions.updates.size:
-            view = View(
-                trace_folder,
-                adversary,
-                self.shadow,
-                injected=self.injected,
-                every=self.every,
-                shuffled=shuffled,
-                defences=defences,
-            )
-            return view, self.questions
-        shown = (self.shadow >= 0) | self.everything
-        shown[self.questions.updates] = True
-        rows = np.flatnonzero(shown)
-        questions = replace(self.questions, updates=np.searchsorted(rows, self.questions.updates))
-        everything = len(rows) == len(self.shadow)
+        questions, rows = self.questions, np.arange(len(self.shadow))
+        if questions.updates.size:
+            shown = (self.shadow >= 0) | self.everything
+            shown[questions.updates] = True
+            rows = np.flatnonzero(shown)
+            questions = replace(questions, updates=np.searchsorted(rows, questions.updates))
         view = View(
             trace_folder,
             adversary,
             self.shadow[rows],
-            rows=None if everything else rows,
+            rows=None if len(rows) == len(self.shadow) else rows,
             injected=self.injected,
+            every=self.every,
             shuffled=shuffled,
             defences=defences,
         )
@@ -123,7 +114,7 @@ class Headline(NamedTuple):
 
 
 class Needs(Protocol):
-    """The observations that an attack declares."""
+    """The observations and capabilities that an attack declares."""
 
     needs: ClassVar[Observation]
     capabilities: ClassVar[Capability]

@@ -28,8 +28,8 @@ _STRENGTHS = 10.0 ** np.arange(-4, 4)  # of the penalty, in units of the squared
 class DisaggregateRidge:
     """Ridge regression of the sums on who took part (gradient disaggregation; Lam et al., 2021).
 
-    With as many rounds as clients the sums are as many equations as there are unknowns. Updates change from round to
-    round, which blurs the solution, and so does it that this adversary is not told how many examples each client has.
+    With as many rounds as clients there are as many equations as unknowns. The solution is blurred because updates
+    change from round to round, and because this adversary does not know how many examples each client has.
     """
 
     name: ClassVar[str] = "disaggregate-ridge"
@@ -54,7 +54,7 @@ class DisaggregateRidge:
         place = {client: column for column, client in enumerate(clients)}
         shares = np.zeros((len(selected), len(clients)))
         for row, present in enumerate(selected):
-            # Whoever adds up by examples does not say how many each has: the best guess is the same share for all.
+            # The adversary does not see how many examples each client has, so it assumes equal shares.
             shares[row, [place[client] for client in present]] = 1 / max(1, len(present))
         sums = np.stack([view.aggregate(number)[questions.layer] for number in rounds]).astype(np.float64)
         return estimate(shares, sums)[[place[client] for client in questions.clients]]
