@@ -12,7 +12,7 @@ from fedleak.metrics.attack_result import AttackResult, Measured, groups, measur
 from fedleak.metrics.interval import by_resample, in_chunks, wilson
 from fedleak.metrics.ranking import Ranking, Weights
 
-__all__ = ["average_precision", "auc", "precision_at", "per_user", "dealt"]
+__all__ = ["average_precision", "auc", "by_weights", "precision_at", "per_user", "dealt"]
 
 Metric = Callable[[Ranking, Weights, Weights], Weights]
 
@@ -40,16 +40,7 @@ def _ranked(
                 "so nothing can be told apart; train more rounds or change the game's settings"
             )
 
-    def statistic(weights: Weights) -> Weights:
-        rows = []
-        for one, ranking, about in zip(played, rankings, who, strict=True):
-            # A pair of different users counts only if both are drawn; a pair of one user needs just that user. The
-            # product of their weights is mildly conservative (Owen and Eckles, 2012, "Bootstrapping data arrays").
-            pair = about[:, 0] != about[:, -1]
-            every = weights[:, about[:, 0]] * np.where(pair, weights[:, about[:, -1]], 1.0)
-            rows.append(metric(ranking, every * one.right, every))
-        return _mean(rows)
-
+    statistic = by_weights(played, rankings, who, metric)
     questions, rng = max(len(one.right) for one in played), rng_for(played[0].seed, "interval", name)
     interval = by_resample(statistic, groups(played, users, who), questions, level, rng)
     return measured(
@@ -62,6 +53,24 @@ def _ranked(
         options=1,
         exact=name == "auc",
     )
+
+
+def by_weights(
+    played: Sequence[AttackResult], rankings: Sequence[Ranking], who: Sequence[IntArray], metric: Metric
+) -> Callable[[Weights], Weights]:
+    """A metric of rankings as a function of how often each user is drawn: (resamples, users) -> (resamples,)."""
+
+    def statistic(weights: Weights) -> Weights:
+        rows = []
+        for one, ranking, about in zip(played, rankings, who, strict=True):
+            # A pair of different users counts only if both are drawn; a pair of one user needs just that user. The
+            # product of their weights is mildly conservative (Owen and Eckles, 2012, "Bootstrapping data arrays").
+            pair = about[:, 0] != about[:, -1]
+            every = weights[:, about[:, 0]] * np.where(pair, weights[:, about[:, -1]], 1.0)
+            rows.append(metric(ranking, every * one.right, every))
+        return _mean(rows)
+
+    return statistic
 
 
 def _null(one: AttackResult, ranking: Ranking, metric: Metric, name: str, permutations: int) -> Weights:

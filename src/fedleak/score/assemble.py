@@ -21,7 +21,7 @@ from fedleak.results.audit import Audit, GameFigure, GameInfo, Score, Threat, Un
 from fedleak.results.defence_results import Effect, Promised
 from fedleak.results.detail import Detail
 from fedleak.score.controls import warnings
-from fedleak.score.score import AttackResult, measure, scores_of
+from fedleak.score.score import AttackResult, measure_all, scores_of
 from fedleak.score.tradeoff import Price, tradeoffs
 from fedleak.trace.run_facts import RunFacts
 from fedleak.views.adversaries import Adversary
@@ -112,11 +112,7 @@ def scored(plan: Plan, runs: Sequence[RunResult]) -> tuple[list[Score], list[Det
                 "adaptive": run.adaptive,
                 "control": run.control,
             }
-            measured = {
-                metric.name: measure(played, metric, level=plan.audit.level, permutations=plan.audit.permutations)
-                for metric in game.metrics
-                if metric.applies(played)
-            }
+            measured = measure_all(played, game, level=plan.audit.level, permutations=plan.audit.permutations)
             seeds = [one.seed for one in played]
             found = scores_of(measured, game, plan.audit.level, seeds, **labels, utility=utility)
             scores += [limited(score, plan.limits.get(game.name, {}), run) for score in found.values()]

@@ -12,6 +12,7 @@ import numpy as np
 from fedleak.core import IntArray, rng_for
 from fedleak.errors import FedleakError
 from fedleak.metrics.attack_result import AttackResult, groups, pooled
+from fedleak.metrics.binary import by_weights
 from fedleak.metrics.interval import Interval, in_chunks, percentiles
 from fedleak.metrics.metric import Metric
 from fedleak.metrics.ranking import Ranking, Weights
@@ -145,20 +146,8 @@ def _same(mine: Sequence[AttackResult], theirs: Sequence[AttackResult]) -> bool:
 
 def _statistic(played: Sequence[AttackResult], who: Sequence[IntArray], users: int, metric: Metric) -> Statistic | None:
     """The metric as a function of how often each user is drawn; None where it cannot be expressed so."""
-    order = metric.ranked
-    if order is not None:
-        rankings = [Ranking.of(one.claims[:, 0]) for one in played]
-
-        def ranked(weights: Weights) -> Weights:
-            rows = []
-            for one, ranking, about in zip(played, rankings, who, strict=True):
-                # A pair of different users counts only if both are drawn; a pair of one user needs just that user.
-                pair = about[:, 0] != about[:, -1]
-                every = weights[:, about[:, 0]] * np.where(pair, weights[:, about[:, -1]], 1.0)
-                rows.append(order(ranking, every * one.right, every))
-            return np.asarray(np.mean(rows, axis=0))
-
-        return ranked
+    if metric.ranked is not None:
+        return by_weights(played, [Ranking.of(one.claims[:, 0]) for one in played], who, metric.ranked)
     if metric.per_user is None:
         return None
     sums, total = np.zeros(users), np.zeros(users)

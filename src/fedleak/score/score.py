@@ -14,7 +14,7 @@ from fedleak.metrics.attack_result import AttackResult, Measured
 from fedleak.metrics.metric import Metric
 from fedleak.results.audit import Score
 
-__all__ = ["AttackResult", "Measured", "metric_of", "measure", "scores_of", "verdict"]
+__all__ = ["AttackResult", "Measured", "metric_of", "measure", "measure_all", "scores_of", "verdict"]
 
 
 def metric_of(game: Game | type[Game], name: str) -> Metric:
@@ -28,6 +28,15 @@ def metric_of(game: Game | type[Game], name: str) -> Metric:
 def measure(played: Sequence[AttackResult], metric: Metric, *, level: float, permutations: int) -> Measured:
     """One metric of an attack's results, with an interval (users resampled) and a chance level (users permuted)."""
     return metric.measure(played, level=level, permutations=permutations)
+
+
+def measure_all(played: Sequence[AttackResult], game: Game, *, level: float, permutations: int) -> dict[str, Measured]:
+    """Every metric of a game that is defined for these results, by name."""
+    return {
+        metric.name: measure(played, metric, level=level, permutations=permutations)
+        for metric in game.metrics
+        if metric.applies(played)
+    }
 
 
 def verdict(measured: Measured, *, lower_leaks: bool = False) -> str:
