@@ -35,9 +35,9 @@ from fedleak.report import html_page as page
 from fedleak.report import results_file
 from fedleak.results.audit import Audit, Score
 from fedleak.score.compare import Difference, difference
-from fedleak.score.score import measure, metric_of, scores_of
+from fedleak.score.score import measure_all, metric_of, scores_of
 from fedleak.trace.reader import Trace
-from fedleak.views.adversaries import Adversary, everyone
+from fedleak.views.adversaries import Adversary, weakest
 from fedleak.views.view import View
 
 if TYPE_CHECKING:
@@ -192,19 +192,19 @@ def open_trace(folder: str | Path) -> RecordedRun:
 def evaluate(
     attack: Attack,
     trace: RecordedRun | str | Path,
-    game: Any = None,
+    game: Game | str | None = None,
     adversary: Adversary | str | None = None,
     *,
     level: float = 0.95,
     permutations: int = 200,
 ) -> list[Score]:
-    """Play an attack on a recorded run and score it: one score for each metric of the game.
+    """Run an attack on a recorded run and score it: one score for each metric of the game.
 
     Args:
         attack: an attack object, registered or not.
         trace: what `open_trace` returned, or the folder of a run.
         game: a game object or the name of a game; by default the attack's own.
-        adversary: who plays it; by default the one who observes least and can still play it.
+        adversary: who runs it; by default the one that observes least and can still run it.
         level: of the intervals.
         permutations: how often identities are permuted to find the chance level.
     """
@@ -216,11 +216,7 @@ def evaluate(
     who = _adversary(attack, adversary)
     run = Run(variant=Variant(), seed=opened.seed, folder=opened.folder, fingerprint="")
     played = [play(run, attack, asked, who)]
-    measured = {
-        metric.name: measure(played, metric, level=level, permutations=permutations)
-        for metric in asked.metrics
-        if metric.applies(played)
-    }
+    measured = measure_all(played, asked, level=level, permutations=permutations)
     labels = {"attack": attack.name, "adversary": who.name, "game": asked.name}
     return list(scores_of(measured, asked, level, [opened.seed], **labels).values())
 
@@ -239,10 +235,10 @@ def _adversary(attack: Attack, adversary: Adversary | str | None) -> Adversary:
         named: Adversary = registry.load("adversary", adversary)
         return _adversary(attack, named)
     if adversary is None:
-        able = [one for one in everyone() if not one.missing(attack)]
-        if not able:
-            raise AttackError(f"attack '{attack.name}': no registered adversary can play it; name one of your own")
-        return min(able, key=lambda one: len(list(one.observations)))
+        able = weakest(attack)
+        if able is None:
+            raise AttackError(f"attack '{attack.name}': no registered adversary can run it; name one of your own")
+        return able
     if missing := adversary.missing(attack):
         raise AttackError(f"attack '{attack.name}' needs {missing}, which adversary '{adversary.name}' lacks")
     return adversary

@@ -26,7 +26,6 @@ from fedleak.plan.plan import FederationPlan
 from fedleak.population.population import Examples, Share, User
 from fedleak.score.score import AttackResult
 from fedleak.testing import planted_trace
-from fedleak.testing.contract import weakest
 from fedleak.trace.header import Header
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
@@ -148,7 +147,7 @@ def test_one_network_learns_who_sent_an_update_and_of_which_group_they_are(
         return answer
 
     monkeypatch.setattr(sys.modules[type(attack).run.__module__], "fit", watched)
-    played = play(attack, weakest(attack), planted_trace(tmp_path, 0), 0)
+    played = play(attack, ANONYMOUS_SERVER, planted_trace(tmp_path, 0), 0)
     (heads,) = answered
     assert played.who is not None
     group, user = heads if attack.game == "attribute" else reversed(heads)
@@ -171,10 +170,10 @@ def test_questions_of_another_game_are_refused(tmp_path: Path) -> None:
 def test_joint_identification_needs_attributes_that_are_known(tmp_path: Path) -> None:
     run = planted_trace(tmp_path, 0)
     with pytest.raises(AttackError, match=r"no user has the attribute 'grop'; did you mean 'group'\?"):
-        play(Joint(attributes=("grop",)), weakest(Joint()), run, 0)
+        play(Joint(attributes=("grop",)), ANONYMOUS_SERVER, run, 0)
     prior = Prior.load(run / "prior")
     Prior(candidates=prior.candidates, examples=prior.examples, task=prior.task, outputs=prior.outputs).save(
         run / "prior"
     )
     with pytest.raises(AttackError, match=r"these users have none; use reid-mlp"):
-        play(Joint(), weakest(Joint()), run, 0)
+        play(Joint(), ANONYMOUS_SERVER, run, 0)

@@ -19,7 +19,6 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -33,7 +32,7 @@ from fedleak.score.score import AttackResult, Measured, metric_of
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth
-from fedleak.views.adversaries import Adversary, everyone
+from fedleak.views.adversaries import Adversary, weakest
 
 __all__ = ["ContractBroken", "check_attack", "null_trace", "planted_trace"]
 
@@ -50,6 +49,8 @@ def check_attack(attack: Attack, folder: Path, game: type[Game] | None = None) -
     records stands where, must find nothing where that is told in the wrong order.
     """
     adversary = weakest(attack)
+    if adversary is None:
+        raise ContractBroken(f"{attack.name}: no registered adversary can run it")
     held: Contract = (game or registry.load("game", attack.game)).contract(attack)
     metric = metric_of(held.game, held.metric)
 
@@ -93,15 +94,6 @@ def planted_trace(folder: Path, seed: int) -> Path:
 def null_trace(folder: Path, seed: int) -> Path:
     """A run whose anonymous clients carry their own signatures, unrelated to any prior data."""
     return write_run(folder, seed, leak=False)
-
-
-def weakest(attack: Attack) -> Adversary:
-    """The weakest adversary that can run the attack."""
-    able: list[Any] = [adversary for adversary in everyone() if not adversary.missing(attack)]
-    if not able:
-        raise ContractBroken(f"{attack.name}: no registered adversary can run it")
-    chosen: Adversary = min(able, key=lambda adversary: len(list(adversary.observations)))
-    return chosen
 
 
 def play(

@@ -24,6 +24,7 @@ __all__ = [
     "ACTIVE_SERVER",
     "MALICIOUS_CLIENT",
     "everyone",
+    "weakest",
     "describe",
 ]
 
@@ -147,3 +148,9 @@ MALICIOUS_CLIENT = Adversary(
 def everyone() -> tuple[Adversary, ...]:
     """Every registered adversary, plugins included."""
     return tuple(load("adversary", name) for name in names("adversary"))
+
+
+def weakest(attack: Declares) -> Adversary | None:
+    """The registered adversary that observes least and can still run the attack; None if none can."""
+    able = [adversary for adversary in everyone() if not adversary.missing(attack)]
+    return min(able, key=lambda adversary: len(list(adversary.observations)), default=None)
