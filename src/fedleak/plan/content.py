@@ -43,6 +43,7 @@ def _parts(value: Any, inside: tuple[int, ...]) -> Iterator[bytes]:
         yield b"again"
         return
     inside = (*inside, id(value))
+    torch = sys.modules.get("torch")  # where it is not imported, no value is of its classes
     yield type(value).__name__.encode()
     if value is None or isinstance(value, (bool, int, float, complex, str, bytes, PurePath, np.generic)):
         yield repr(value).encode()
@@ -73,9 +74,9 @@ def _parts(value: Any, inside: tuple[int, ...]) -> Iterator[bytes]:
         yield from _parts((value.func, value.args, value.keywords), inside)
     elif isinstance(value, (types.ModuleType, types.BuiltinFunctionType)):
         yield value.__name__.encode()
-    elif _is_torch(value, "Tensor"):
+    elif torch is not None and isinstance(value, torch.Tensor):
         yield from _array(value.detach().cpu().numpy())
-    elif _is_torch(value, "nn.Module"):
+    elif torch is not None and isinstance(value, torch.nn.Module):
         yield repr(value).encode()
         for part in value.modules():
             yield from _class(type(part), inside)
@@ -109,9 +110,3 @@ def _class(cls: type[Any], inside: tuple[int, ...]) -> Iterator[bytes]:
                 yield from _parts((name, code), inside)
             elif not name.startswith("_") and isinstance(member, (bool, int, float, str, tuple)):
                 yield from _parts((name, member), inside)
-
-
-def _is_torch(value: Any, name: str) -> bool:
-    """Whether a value is of a class of torch; where torch is not imported, nothing is."""
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(value, functools.reduce(getattr, name.split("."), torch))  # type: ignore[arg-type]

@@ -25,17 +25,36 @@ _NEEDED: Mapping[registry.Kind, tuple[str, ...]] = {
     "dataset": ("name", "load"),
     "model": ("name", "tasks", "reads", "build"),
     "attack": ("name", "summary", "game", "needs", "capabilities", "tasks", "run"),
-    "game": ("name", "summary", "metrics", "needs_prior", "controls", "ask", "check", "headline", "detail"),
+    "game": tuple(
+        [
+            "name",
+            "summary",
+            "metrics",
+            "needs_prior",
+            "needs_evidence",
+            "allows_join",
+            "strongest",
+            "multiples",
+            "legend",
+            "controls",
+            "note",
+            "ask",
+            "check",
+            "headline",
+            "detail",
+            "figures",
+        ]
+    ),
     "defence": ("name", "summary", "on_update", "overrides", "clashes"),
-    "analysis": ("name", "summary", "run"),
+    "analysis": ("name", "summary", "check", "run"),
 }
 _HINTS: Mapping[registry.Kind, str] = {
     "dataset": "see fedleak.Dataset and fedleak.ArrayDataset",
     "model": "give a torch module, or a function that builds one",
     "attack": "see fedleak.Attack",
-    "game": "see fedleak.Game",
+    "game": "derive its class from fedleak.OptionGame or fedleak.BaseGame",
     "defence": "derive its class from fedleak.Defence",
-    "analysis": "see CONTRIBUTING.md",
+    "analysis": "derive its class from fedleak.SweepAnalysis",
 }
 
 
