@@ -53,7 +53,7 @@ class Presence(Questions):
 
 @dataclass(frozen=True, kw_only=True)
 class TookPart(OptionGame):
-    """Ask about random rounds and users; half of the users took part, as far as there are enough."""
+    """Ask about random rounds and users; which pairs are asked about does not depend on the answers."""
 
     name: ClassVar[str] = "took-part"
     summary: ClassVar[str] = "Did this user take part in this round?"
@@ -68,8 +68,7 @@ class TookPart(OptionGame):
         private = np.asarray(trace.shadow) < 0  # not a client of the adversary's own
         present = np.zeros((trace.rounds + 1, len(place)), dtype=np.int64)
         present[np.asarray(trace.round)[private], user[private]] = 1
-        drawn = [rng.permutation(np.argwhere(present[1:] == answer))[: self.pairs // 2] for answer in (1, 0)]
-        number, candidate = rng.permutation(np.concatenate(drawn)).T
+        number, candidate = rng.permutation(np.argwhere(present[1:] >= 0))[: self.pairs].T
         return GameInstance(
             questions=Presence(
                 updates=np.zeros(0, dtype=np.int64), options=("took part",), round=number + 1, candidate=candidate
