@@ -16,7 +16,7 @@ from fedleak.errors import DataError
 from fedleak.plan.plan import PopulationPlan
 from fedleak.population.copies import repeated
 from fedleak.population.datasets.digits import Digits
-from fedleak.population.population import Examples, User
+from fedleak.population.population import Examples
 from fedleak.population.prepare import prepare
 from fedleak.population.splits import PriorName
 
@@ -272,32 +272,3 @@ def test_an_album_prior_needs_the_album_of_everyone() -> None:
     holes = user("h", range(900, 910), album=np.array([0.0, np.nan] * 5))
     with pytest.raises(DataError, match="a whole number for the album of every example, not float64"):
         prepare(Given(users=(*with_albums, holes)), PopulationPlan(prior="album"), 0)
-
-
-def several(name: str, start: int) -> User:
-    y = (np.arange(20).reshape(10, 2) % 3 == 0).astype(np.float32)
-    return user(name, range(start, start + 10), y=y)
-
-
-def test_several_labels_an_example_keep_their_examples() -> None:
-    users = (several("a", 100), several("b", 200))
-    for iid in (False, True):
-        prepared = prepare(Given(users=users, task=Task.MULTI_LABEL, test=None), PopulationPlan(), 0, iid=iid)
-        owned = {n: row for u in users for n, row in zip(numbers(u.examples), np.asarray(u.examples.y), strict=True)}
-        for side in [side for s in prepared.shares for side in (s.prior, s.private)] + [prepared.test]:
-            assert side.y is not None
-            assert side.y.shape == (len(side), 2)
-            assert all((owned[n] == row).all() for n, row in zip(numbers(side), side.y, strict=True))
-
-
-def test_labels_of_the_wrong_shape_are_refused_with_the_users_name() -> None:
-    wrong = user("wide", range(10), y=np.zeros((10, 3), dtype=np.float32))
-    with pytest.raises(
-        DataError, match=r"user 'wide': labels of shape \(10, 3\), but the task is multi-label.* 2 values"
-    ):
-        prepare(Given(users=(several("a", 100), wrong), task=Task.MULTI_LABEL), PopulationPlan(), 0)
-    halves = user("half", range(10), y=np.full((10, 2), 0.5, dtype=np.float32))
-    with pytest.raises(DataError, match=r"user 'half'.*1 where it shows a class"):
-        prepare(Given(users=(several("a", 100), halves), task=Task.MULTI_LABEL), PopulationPlan(), 0)
-    with pytest.raises(DataError, match=r"user 'a': labels of shape \(10, 2\) where each example needs exactly one"):
-        prepare(Given(users=(several("a", 100), *crowd(1))), PopulationPlan(), 0)
