@@ -56,3 +56,16 @@ def test_a_federation_is_solved_for_its_clients_by_who_sees_only_sums(tmp_path: 
     trace = fedleak.open_trace(done.folder / "runs" / "plain" / "seed-0")
     with pytest.raises(AttackError, match="no layer 'outt'; did you mean"):
         fedleak.evaluate(DisaggregateRidge(), trace, Disaggregate(layer="outt"))
+
+
+def test_masked_updates_are_not_taken_for_what_clients_sent(tmp_path: Path) -> None:
+    """Marked against masks, every attack would fail, and secure aggregation would seem to stop it."""
+    change = {
+        "federation": {"rounds": 4},
+        "audit": {"adversaries": ["aggregate-server"], "controls": [], "adaptive": False},
+        "game": [{"name": "disaggregate"}],
+        "attack": [{"name": "disaggregate-ridge"}],
+        "defence": [{"name": "secure-aggregation"}],
+    }
+    with pytest.raises(AttackError, match="under 'secure-aggregation' the trace records what the server sees"):
+        fedleak.audit(merged(toml(TINY, "tiny"), change), tmp_path / "out", jobs=1)

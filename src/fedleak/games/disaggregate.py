@@ -14,8 +14,10 @@ from typing import Annotated, ClassVar
 import numpy as np
 from msgspec import Meta
 
+from fedleak import registry
 from fedleak.core import percent
 from fedleak.errors import AttackError, did_you_mean
+from fedleak.federation.hooks import Defence
 from fedleak.games.game import BaseGame, Contract, GameInstance, Headline, Needs, Predictions, Questions
 from fedleak.metrics import disaggregation
 from fedleak.metrics.disaggregation import MeanUpdates
@@ -97,6 +99,13 @@ class Disaggregate(BaseGame):
                 f"{trace.folder}: this run recorded sums only, so there is nothing to score estimates against; run "
                 "'disaggregate' on the undefended run, as 'aggregate-server'"
             )
+        for defence in (str(table["name"]) for table in trace.header.defences):
+            if registry.load("defence", defence).on_aggregation is not Defence.on_aggregation:
+                raise AttackError(
+                    f"{trace.folder}: under '{defence}' the trace records what the server sees of an update, not what "
+                    "the client sent, so estimates cannot be scored; remove the defence from this plan. "
+                    "'aggregate-server' sees only sums without it, too"
+                )
         names = [layer.name for layer in trace.header.layout]
         if self.layer not in ("last", *names):
             raise AttackError(
