@@ -26,6 +26,7 @@ __all__ = [
     "rng_for",
     "ByteCache",
     "flag_names",
+    "advantage",
     "places",
     "format_interval",
     "format_value",
@@ -140,6 +141,20 @@ def flag_names(flags: enum.Flag) -> str:
     'snapshots, updates'
     """
     return ", ".join(str(member.name).lower() for member in flags) or "nothing"
+
+
+def advantage(value: float, chance: float, *, lower_leaks: bool = False) -> float:
+    """The share of what can be known beyond chance: 0 at chance, 1 for an attack that is always right.
+
+    With one chance level it keeps the order of the scores, so nothing that lowers a score looks worse by it. Of a
+    distance, where lower values leak more, 1 is the distance 0.
+
+    >>> round(advantage(0.99, 0.51), 2), round(advantage(2.0, 8.0, lower_leaks=True), 2), advantage(0.4, 0.5)
+    (0.98, 0.75, -0.2)
+    """
+    room = chance if lower_leaks else 1 - chance
+    gained = chance - value if lower_leaks else value - chance
+    return round(gained / room, 12) if room > 0 else 0.0
 
 
 def places(value: float) -> int:

@@ -77,6 +77,12 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     exceeded: bool = False  # the interval's lower end is above the limit
     verdict: str = ""  # one sentence: what was shown
     headline: bool = False  # this metric is the one that verdicts about its game are about
+    leaks: bool | None = None  # whether a leak was shown; None: no verdict, because too few users are asked about
+    p: float | None = None  # of the permutation test, corrected for all attacks on the question (max statistic)
+    all_low: float | None = None  # interval that holds for all attacks on the question at once, so for the one picked
+    all_high: float | None = None
+    advantage: float | None = None  # share of what can be known beyond chance: (value - chance) / (1 - chance)
+    by_seed: list[float] = []  # the value of each seed
     distance: bool = False  # not a share but a distance: the smaller, the more is given away
     number: str = ""  # of a headline score: the one number to print large
     in_words: str = ""  # of a headline score: what was found, in a sentence for people who never saw such a number
