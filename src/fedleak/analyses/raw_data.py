@@ -28,7 +28,7 @@ from fedleak.pipeline.jobs import Progress, Tick, cores, deserialise_plan, run_j
 from fedleak.pipeline.runs import Run, Variant, digest
 from fedleak.plan.configure import to_dict
 from fedleak.plan.plan import Plan
-from fedleak.population.prepare import Prepared, prepare
+from fedleak.population.prepare import Prepared, prepare, salted_seed
 from fedleak.results.audit import Analysis
 from fedleak.results.detail import Figure
 from fedleak.score.assemble import settings_key
@@ -163,12 +163,14 @@ def kept(path: Path, seed: int) -> AttackResult:
 
 def record(prepared: Prepared, run: Run, size: int, sets: int) -> None:
     """Write a run in which every client sends means of its own examples."""
-    clients = make_clients(prepared.shares, run.seed)
+    seed = salted_seed(prepared, run.seed)
+    clients = make_clients(prepared.shares, seed)
     users = tuple(share.user.id for share in prepared.shares)
     Truth(
         users=users,
         client_user={client.id: client.user for client in clients},
         attributes={user: {} for user in users},
+        seed=seed,
     ).save(run.folder / "truth")
     Prior(
         candidates=users,
@@ -177,7 +179,7 @@ def record(prepared: Prepared, run: Run, size: int, sets: int) -> None:
         outputs=prepared.outputs,
     ).save(run.folder / "prior")
     raw = Raw(prepared)
-    drawn = [draw_sets(len(client.data), size, sets, rng_for(run.seed, "sets", client.id)) for client in clients]
+    drawn = [draw_sets(len(client.data), size, sets, rng_for(seed, "sets", client.id)) for client in clients]
     width = raw.rows(clients[0].data.take([0])).shape[1]
     rounds = max(map(len, drawn))
     header = Header(
@@ -195,7 +197,7 @@ def record(prepared: Prepared, run: Run, size: int, sets: int) -> None:
     for number in range(rounds):
         here = [place for place, chosen in enumerate(drawn) if len(chosen) > number]
         # As in a federation, the order says nothing about who sent what.
-        present = rng_for(run.seed, "order", number).permutation(np.asarray(here, dtype=np.int64))
+        present = rng_for(seed, "order", number).permutation(np.asarray(here, dtype=np.int64))
         means = [raw.rows(clients[place].data.take(drawn[place][number])).mean(axis=0) for place in present]
         writer.append(
             Round(

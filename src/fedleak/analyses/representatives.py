@@ -23,7 +23,7 @@ from fedleak.pipeline.runs import Run
 from fedleak.pipeline.stages import Progress
 from fedleak.plan.plan import Plan
 from fedleak.population.population import Examples
-from fedleak.population.prepare import prepare
+from fedleak.population.prepare import prepare, salted_seed
 from fedleak.results.audit import Analysis
 from fedleak.results.detail import Figure
 from fedleak.trace.reader import Trace
@@ -197,7 +197,7 @@ class RepresentativesLook(BaseAnalysis, Inversion):
 def _held(plan: Plan, run: Run) -> dict[str, Examples]:
     """What every client trained on; the auditor's own look, which an attack never has."""
     prepared = prepare(plan.dataset, plan.population, run.seed)
-    return {client.id: client.data for client in make_clients(prepared.shares, run.seed)}
+    return {client.id: client.data for client in make_clients(prepared.shares, salted_seed(prepared, run.seed))}
 
 
 def _of(data: Examples, label: int) -> FloatArray:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from fedleak.attacks.attack import Attack
@@ -18,6 +19,8 @@ from fedleak.metrics.permutation import derangement
 from fedleak.pipeline.jobs import Tick, deserialise_plan
 from fedleak.pipeline.runs import Run, digest, facts, runs
 from fedleak.plan.given import code_of
+from fedleak.sandbox.encode import CannotEncode
+from fedleak.sandbox.process import UNCONFINED, Budget, attack_in_process, rename
 from fedleak.score.assemble import settings_key
 from fedleak.score.score import AttackResult
 from fedleak.trace.files import private_folder, read_whole, write_atomic
@@ -26,7 +29,7 @@ from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth
 from fedleak.views.adversaries import Adversary
 
-__all__ = ["build_questions", "play", "attack_run", "attack_job", "is_played", "played"]
+__all__ = ["build_questions", "play", "run_attack", "attack_run", "attack_job", "is_played", "isolation_of", "played"]
 
 
 def predictions_path(run: Run, attack: Attack, game: Game, adversary: Adversary) -> Path:
@@ -46,6 +49,7 @@ def predictions_path(run: Run, attack: Attack, game: Game, adversary: Adversary)
 def build_questions(run: Run, game: Game) -> GameInstance:
     """The questions of a game about a run, drawn deterministically."""
     trace, truth = Trace.open(run.folder / "trace"), Truth.load(run.folder / "truth")
+    seed = truth.seed or run.seed
     if run.variant.control == "decoys":
         if not truth.decoys:
             raise AttackError(
@@ -53,8 +57,8 @@ def build_questions(run: Run, game: Game) -> GameInstance:
             )
         truth = replace(truth, secrets=truth.decoys)
     if run.variant.control == "swapped-secrets":
-        truth = replace(truth, secrets=exchanged(truth.secrets, rng_for(run.seed, "another")))
-    found: GameInstance = game.ask(trace, truth, Prior.load(run.folder / "prior"), rng_for(run.seed, "game", game.name))
+        truth = replace(truth, secrets=exchanged(truth.secrets, rng_for(seed, "another")))
+    found: GameInstance = game.ask(trace, truth, Prior.load(run.folder / "prior"), rng_for(seed, "game", game.name))
     return found
 
 
@@ -65,7 +69,12 @@ def exchanged(secrets: Mapping[UserId, tuple[str, ...]], rng: np.random.Generato
     return {owner: secrets[owners[other]] for owner, other in zip(owners, order, strict=True)}
 
 
-def play(
+def play(run: Run, attack: Attack, game: Game, adversary: Adversary) -> AttackResult:
+    """Let an attack answer a game's questions about a run, through an adversary's view."""
+    return run_attack(run, attack, game, adversary)[0]
+
+
+def run_attack(
     run: Run,
     attack: Attack,
     game: Game,
@@ -73,20 +82,32 @@ def play(
     *,
     workers: int = 1,
     tick: Tick | None = None,
-) -> AttackResult:
-    """Let an attack answer a game's questions about a run, through an adversary's view."""
+) -> tuple[AttackResult, str]:
+    """Let an attack answer a game's questions about a run, in a process of its own; and how it was confined there.
+
+    What cannot be built again in another process (an object of a class that only the running script or notebook has)
+    runs in this one, and so could look at anything here.
+    """
     given = build_questions(run, game)
+    secret = Truth.load(run.folder / "truth").seed or run.seed
     view, questions = given.look(
         run.folder / "trace",
         adversary,
-        shuffled=rng_for(run.seed, "permuted") if run.variant.control == "shuffled-selection" else None,
+        shuffled=rng_for(secret, "permuted") if run.variant.control == "shuffled-selection" else None,
         defences=run.variant.defences if run.variant.adaptive else (),
     )
-    rng = rng_for(run.seed, "attack", attack.name, adversary.name)
-    context = AttackContext(rng, memory=run.memory, workers=workers, tick=tick)
-    claims = game.check(np.asarray(attack.run(view, given.prior, questions, context)), questions, attack.name)
+    seed = int(rng_for(secret, "attack", attack.name, adversary.name).integers(1 << 63))
+    budget = Budget(memory=run.memory, minutes=run.minutes, workers=workers)
+    context = AttackContext(rng_for(seed, "attack"), memory=run.memory, workers=workers, tick=tick)
+    try:
+        done = attack_in_process(attack, view, given.prior, questions, seed, run.folder, budget, context.progress)
+        claims, isolation = done.predictions, done.confined or UNCONFINED
+    except CannotEncode as error:
+        claims = np.asarray(attack.run(view, *rename(given.prior, questions), context))
+        isolation = f"none: {error}"
+    claims = game.check(claims, questions, attack.name)
     context.progress(1)
-    return with_answers(run, claims, game, given)
+    return with_answers(run, claims, game, given), isolation
 
 
 def with_answers(run: Run, claims: Predictions, game: Game, given: GameInstance) -> AttackResult:
@@ -105,8 +126,9 @@ def attack_run(run: Run, attack: Attack, game: Game, adversary: Adversary, tick:
         return
     private_folder(path.parent)
     buffer = io.BytesIO()
-    claims = play(run, attack, game, adversary, workers=workers, tick=tick).claims
-    np.save(buffer, claims, allow_pickle=False)
+    result, isolation = run_attack(run, attack, game, adversary, workers=workers, tick=tick)
+    np.save(buffer, result.claims, allow_pickle=False)
+    write_atomic(path.with_suffix(".json"), msgspec.json.encode({"isolation": isolation}))
     write_atomic(path, buffer.getvalue())
 
 
@@ -120,6 +142,16 @@ def attack_job(text: str, change: bytes, out: str, index: int, play: int, worker
 def is_played(run: Run, attack: Attack, game: Game, adversary: Adversary) -> bool:
     """Whether an attack's predictions for a run are on disk."""
     return predictions_path(run, attack, game, adversary).exists()
+
+
+def isolation_of(run: Run, attack: Attack, game: Game, adversary: Adversary) -> str | None:
+    """How an attack was confined when it made its predictions; None where that was not recorded."""
+    path = predictions_path(run, attack, game, adversary).with_suffix(".json")
+    try:
+        found = msgspec.json.decode(read_whole(path), type=dict[str, str])
+    except (TraceError, msgspec.DecodeError):
+        return None
+    return found.get("isolation")
 
 
 def played(run: Run, attack: Attack, game: Game, adversary: Adversary) -> AttackResult:

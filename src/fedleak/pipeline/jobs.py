@@ -10,12 +10,9 @@ import multiprocessing.queues
 import os
 import queue
 import signal
-import sys
-import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from functools import cache
 from typing import Protocol
 
@@ -26,6 +23,7 @@ from fedleak.errors import FedleakError
 from fedleak.lazy import torch
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import parse
+from fedleak.sandbox.fork_server import fork_server, without_main
 
 __all__ = ["Progress", "Tick", "cores", "share_cores", "run_jobs", "serialise_plan", "deserialise_plan"]
 
@@ -78,12 +76,18 @@ def _parsed(text: str, change: bytes) -> Plan:
 
 
 def run_jobs(
-    jobs: Sequence[tuple[Job, tuple[object, ...]]], processes: int, tick: Tick, *, keep_going: bool = False
+    jobs: Sequence[tuple[Job, tuple[object, ...]]],
+    processes: int,
+    tick: Tick,
+    *,
+    keep_going: bool = False,
+    first: Callable[[], None] | None = None,
 ) -> dict[int, str]:
     """Run every job once; each is called with its arguments and a `tick` that reports progress.
 
     With one process they run here, one after another. The first failure stops the rest: finished work is on disk, so
     nothing is lost. With `keep_going` a FedleakError does not stop the others, and is returned under its job's index.
+    `first` is called in each worker process before it has a job, and so before it holds anything.
     """
     failed: dict[int, str] = {}
 
@@ -100,11 +104,11 @@ def run_jobs(
             except FedleakError as error:
                 tolerate(place, error)
         return failed
-    context = multiprocessing.get_context("forkserver")
-    # What every job uses is imported once, in the process from which the workers are forked.
-    context.set_forkserver_preload(["fedleak.pipeline.stages", "torch", "scipy.stats", "sklearn.neighbors"])
+    context = fork_server()
     ticks = context.Queue()
-    pool = ProcessPoolExecutor(min(processes, len(jobs)), mp_context=context, initializer=enter, initargs=(ticks,))
+    pool = ProcessPoolExecutor(
+        min(processes, len(jobs)), mp_context=context, initializer=enter, initargs=(ticks, first)
+    )
     try:
         with without_main():  # all workers are started here
             places = {pool.submit(work, job, arguments): place for place, (job, arguments) in enumerate(jobs)}
@@ -127,21 +131,6 @@ def run_jobs(
         drain(ticks, tick)
         ticks.close()
     return failed
-
-
-@contextmanager
-def without_main() -> Iterator[None]:
-    """Start processes that do not import the caller's main module.
-
-    Jobs are functions of Fedleak with plain data, so they do not need it; and a script without a `__main__` guard would
-    start over in every worker.
-    """
-    main = sys.modules["__main__"]
-    sys.modules["__main__"] = types.ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = main
 
 
 def stop(pool: ProcessPoolExecutor) -> None:
@@ -169,10 +158,12 @@ def single_threaded() -> None:
     threadpool_limits(1)
 
 
-def enter(ticks: multiprocessing.queues.Queue[float]) -> None:
+def enter(ticks: multiprocessing.queues.Queue[float], first: Callable[[], None] | None) -> None:
     """Initialise a worker process; only the main process handles Ctrl-C."""
     global _ticks
     _ticks = ticks
+    if first is not None:
+        first()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     single_threaded()
 

@@ -17,7 +17,7 @@ from fedleak.federation.tampering import Tampering
 from fedleak.pipeline.active_adversary import tamper
 from fedleak.pipeline.runs import Run
 from fedleak.plan.plan import Plan
-from fedleak.population.prepare import Prepared, prepare
+from fedleak.population.prepare import Prepared, prepare, salted_seed
 from fedleak.trace.evidence import Evidence
 from fedleak.trace.prior import Background, Prior
 from fedleak.trace.truth import Truth
@@ -34,22 +34,24 @@ class PreparedRun:
     clients: tuple[Client, ...]  # including the adversary's
     tampering: Tampering
     told: tuple[dict[str, Any], ...]  # the active attack, as the trace's header describes it
+    seed: int  # of everything that happens in the run; unlike the plan's, it cannot be guessed
 
 
 def prepare_run(plan: Plan, run: Run) -> PreparedRun:
     """Draw the users, build the model, distribute the data, and save the truth and the prior."""
     population = prepare(plan.dataset, plan.population, run.seed, iid=run.variant.control == "iid", inject=plan.inject)
     model = fitting_model(plan, population)
-    everyone = make_clients(population.shares, run.seed, adaptive=run.variant.adaptive is not None)
-    clients, tampering, told = tamper(plan, population, model, everyone, run.seed)
+    seed = salted_seed(population, run.seed)
+    everyone = make_clients(population.shares, seed, adaptive=run.variant.adaptive is not None)
+    clients, tampering, told = tamper(plan, population, model, everyone, seed)
     # Now, so that a missing accountant package is reported before training.
     promises(run.variant.defences, plan.federation, len(clients), [len(d.data) for d in clients], run.seed)
-    _save_truth(plan, population, everyone, run.folder / "truth")
+    _save_truth(plan, population, everyone, seed, run.folder / "truth")
     _save_prior(population, clients, run.folder / "prior")
-    return PreparedRun(population=population, model=model, clients=clients, tampering=tampering, told=told)
+    return PreparedRun(population=population, model=model, clients=clients, tampering=tampering, told=told, seed=seed)
 
 
-def _save_truth(plan: Plan, population: Prepared, clients: tuple[Client, ...], folder: Path) -> None:
+def _save_truth(plan: Plan, population: Prepared, clients: tuple[Client, ...], seed: int, folder: Path) -> None:
     users = [share.user for share in population.shares]
     Truth(
         users=tuple(user.id for user in users),
@@ -59,6 +61,7 @@ def _save_truth(plan: Plan, population: Prepared, clients: tuple[Client, ...], f
         secrets={user.id: user.secrets for user in users if user.secrets},
         decoys={user.id: user.decoys for user in users if user.decoys},
         evidence=Evidence.of(population) if any(game.needs_evidence for game in plan.games) else None,
+        seed=seed,
     ).save(folder)
 
 

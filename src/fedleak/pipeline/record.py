@@ -26,7 +26,7 @@ def record_run(plan: Plan, run: Run, ready: PreparedRun, tick: Tick, workers: in
     folder = run.folder / "trace"
     writer = TraceWriter.open(folder, header(plan, run, ready))
     if writer.weights is None:
-        writer.start(initial(ready.model, run.seed))
+        writer.start(initial(ready.model, ready.seed))
     tick(writer.rounds)
     rounds = train(
         ready.model,
@@ -34,7 +34,7 @@ def record_run(plan: Plan, run: Run, ready: PreparedRun, tick: Tick, workers: in
         plan.federation,
         run.variant.defences,
         ready.population.background,
-        run.seed,
+        ready.seed,
         start=writer.rounds,
         weights=writer.weights,
         workers=workers,

@@ -76,7 +76,8 @@ class Run:
     seed: int
     folder: Path
     fingerprint: str
-    memory: int = 2000  # MB that an attack on it may use
+    memory: int = 2000  # MB of updates that an attack on it may hold
+    minutes: float = 120.0  # of computing that an attack on it may use
 
     @property
     def name(self) -> str:
@@ -124,6 +125,7 @@ def runs(plan: Plan, out: Path) -> list[Run]:
                 ]
             ),
             memory=plan.audit.memory,
+            minutes=plan.audit.minutes,
         )
         for variant in variants(plan)
         for seed in plan.seeds

@@ -15,6 +15,7 @@ from fedleak.pipeline.training import train_job
 from fedleak.plan.plan import Plan
 from fedleak.report import results_file
 from fedleak.results.audit import Audit
+from fedleak.sandbox.process import start_zygote
 from fedleak.score.assemble import assemble
 
 __all__ = ["Progress", "audit", "train", "attack", "score", "report"]
@@ -50,7 +51,7 @@ def attack(plan: Plan, out: Path, progress: Progress, jobs: int | None = None) -
         progress.stage(f"Running {len(every)} attacks", len(every))
         processes, workers = share_cores(sum(not done for *_, done in every), jobs)
         todo = [(attack_job, (*serialise_plan(plan), str(out), i, number, workers)) for i, number, _ in every]
-        run_jobs(todo, processes, progress.tick)
+        run_jobs(todo, processes, progress.tick, first=start_zygote)
 
 
 def score(plan: Plan, out: Path, progress: Progress, *, partial: bool = False) -> Audit:

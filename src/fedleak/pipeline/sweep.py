@@ -24,6 +24,7 @@ from fedleak.plan.read import merged, parse, toml
 from fedleak.report import results_file
 from fedleak.results.audit import Audit
 from fedleak.results.defence_results import Failure
+from fedleak.sandbox.process import start_zygote
 from fedleak.score.assemble import described
 
 __all__ = ["sweep", "over"]
@@ -60,7 +61,7 @@ def sweep(plan: Plan, out: Path, progress: Progress, jobs: int | None = None) ->
         progress.stage(f"Sweeping {len(todo)} cells", sum(_units(plan, [every[i] for i in one]) for one in todo))
         processes, workers = share_cores(len(todo), jobs)
         cell_jobs = [(cell_job, (*serialise_plan(plan), str(out), one, workers)) for one in todo]
-        failed = run_jobs(cell_jobs, processes, progress.tick, keep_going=True)
+        failed = run_jobs(cell_jobs, processes, progress.tick, keep_going=True, first=start_zygote)
     failures = [_failure(every[todo[place][0]], why) for place, why in failed.items()]
     if all(facts(run) is None for run in every if run.variant.label == "plain"):
         raise FedleakError(f"the undefended federation failed, so there is nothing to compare with: {failures[0].why}")

@@ -244,6 +244,9 @@ class AuditPlan:
         int,
         Meta(ge=16, description="MB of updates that each attack may keep in memory; wider layers are sketched to fit"),
     ] = 2000
+    minutes: Annotated[
+        float, Meta(gt=0, le=10_000, description="minutes of computing after which an attack is stopped")
+    ] = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

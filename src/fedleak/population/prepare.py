@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -21,7 +22,7 @@ from fedleak.population.redeal import redeal
 from fedleak.population.sampling import Draw
 from fedleak.population.splits import Split
 
-__all__ = ["Prepared", "Finding", "prepare"]
+__all__ = ["Prepared", "Finding", "prepare", "salted_seed"]
 
 _PUBLIC = 4000
 
@@ -48,6 +49,21 @@ class Prepared:
     public: Examples | None = None
     shows: Mapping[str, npt.NDArray[np.int8]] = field(default_factory=dict)  # which of these show what
     bystanders: tuple[User, ...] = ()  # users of the data set who do not take part and are not twins of one who does
+
+
+def salted_seed(prepared: Prepared, seed: int) -> int:
+    """A seed for everything that happens in a run, which nobody without the users' private data can derive.
+
+    Seeds of plans are small. With the plan's own, an attack could try them all, compare the initial weights, and draw
+    again who is selected and which client is whose.
+    """
+    digest = hashlib.blake2b(str(seed).encode(), digest_size=16)
+    for share in prepared.shares:
+        digest.update(str(share.user.id).encode())
+        for column in (share.private.x, share.private.y):
+            if column is not None:
+                digest.update(np.ascontiguousarray(column).reshape(-1).view(np.uint8).data)
+    return int.from_bytes(digest.digest(), "little")
 
 
 def prepare(

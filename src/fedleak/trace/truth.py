@@ -33,14 +33,16 @@ class Truth:
     secrets: Mapping[UserId, tuple[str, ...]] = field(default_factory=dict)  # records planted in the private data
     decoys: Mapping[UserId, tuple[str, ...]] = field(default_factory=dict)  # records that were planted nowhere
     evidence: Evidence | None = None  # users' data, where images are reconstructed
+    # Of all randomness of the run, of the questions about it and of attacks on it; 0: recorded without one.
+    seed: int = 0
 
     def save(self, folder: Path) -> None:
         """Write truth.json, readable by its owner only."""
         private_folder(folder)
         if self.evidence is not None:
             self.evidence.save(folder)
-        kept = {name: getattr(self, name) for name in self.__slots__ if name != "evidence"}
-        seal(folder / _FILE, _KIND, _VERSION, _Content(**kept))
+        kept = {name: getattr(self, name) for name in self.__slots__ if name not in ("evidence", "seed")}
+        seal(folder / _FILE, _KIND, _VERSION, _Content(**kept, seed=f"{self.seed:x}"))
 
     @staticmethod
     def load(folder: Path) -> Truth:
@@ -68,6 +70,7 @@ class Truth:
             secrets={UserId(user): records for user, records in content.secrets.items()},
             decoys={UserId(user): records for user, records in content.decoys.items()},
             evidence=Evidence.load(folder),
+            seed=_hexadecimal(content.seed, folder / _FILE),
         )
 
 
@@ -79,3 +82,11 @@ class _Content(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     traits: Mapping[str, Mapping[str, float]] = {}
     secrets: Mapping[str, tuple[str, ...]] = {}
     decoys: Mapping[str, tuple[str, ...]] = {}
+    seed: str = "0"  # hexadecimal: JSON readers represent so large an integer inexactly
+
+
+def _hexadecimal(text: str, path: Path) -> int:
+    try:
+        return int(text, 16)
+    except ValueError as error:
+        raise TraceError(f"{path} has the seed '{text}', which is no hexadecimal number") from error

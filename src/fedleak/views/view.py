@@ -32,6 +32,14 @@ _OPENS: Mapping[Observation, frozenset[str]] = {
 }
 
 
+def observed(adversary: Adversary, header: Header) -> Observation:
+    """What an adversary observes of a run: what its defences hide is hidden from everyone."""
+    found = adversary.observations
+    for name in header.hidden:
+        found &= ~Observation[name]
+    return found
+
+
 class View:
     """A trace as one adversary observes it, with what every client of the run knows."""
 
@@ -46,6 +54,7 @@ class View:
         shuffled: np.random.Generator | None = None,
         every: int = 1,
         defences: Sequence[Defence] = (),
+        selection: Sequence[IntArray] | None = None,
     ) -> None:
         """Open a trace; `shadow` labels the shadow updates, where a game gives the adversary fewer labels.
 
@@ -54,14 +63,13 @@ class View:
         adversary with that capability. `shuffled` is for a control: the participation of the rounds is given in the
         wrong order, unrelated to the snapshots, and each injected record is assigned to another client. With `every`
         the adversary has only every k-th snapshot, and the last: a round of this view covers everything between two
-        of them. `defences` are those of the run, for a defence-aware adversary.
+        of them. `defences` are those of the run, for a defence-aware adversary. `selection` holds the clients of every
+        round, in a folder that does not link them to updates (views.export).
         """
         self.adversary = adversary
         self.defences = tuple(defences)  # empty for a defence-unaware attacker
         self._shadow, self._rows = shadow, rows
-        self._observations = adversary.observations
-        for name in Header.load(trace_folder).hidden:
-            self._observations &= ~Observation[name]
+        self._observations = observed(adversary, Header.load(trace_folder))
         only = frozenset[str]().union(*(_OPENS[observation] for observation in self._observations))
         if shadow is not None:
             only -= {"shadow"}
@@ -72,6 +80,7 @@ class View:
                 "rerun the same command to finish training before attacking it"
             )
         last = self._trace.rounds
+        self._every, self._selection = every, selection
         self._kept = sorted({*range(0, last + 1, every), last})
         self._told = np.arange(last) if shuffled is None else shuffled.permutation(last)
         held = dict(injected or {}) if Capability.INJECT in adversary.capabilities else {}
@@ -121,11 +130,15 @@ class View:
         """
         self._require(Observation.SELECTION)
         before, after = self._kept[self._checked(round_number, first=1) - 1], self._kept[round_number]
-        present = np.sort(
-            np.concatenate([self._trace.client[self._trace.span(int(told) + 1)] for told in self._told[before:after]])
-        )
+        present = np.sort(np.concatenate([self._present(number + 1) for number in range(before, after)]))
         clients = self._trace.header.clients
         return tuple(clients[int(index)] for index in present)
+
+    def _present(self, number: int) -> IntArray:
+        """The clients of one round of the trace, as this adversary is told."""
+        if self._selection is not None:
+            return self._selection[number - 1]
+        return np.asarray(self._trace.client[self._trace.span(int(self._told[number - 1]) + 1)], dtype=np.int64)
 
     @property
     def injected(self) -> Mapping[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import string
 from collections import Counter
 from collections.abc import Sequence
@@ -91,8 +92,10 @@ class TextClients:
         )
         known = characters(found.held_out)
         secret_records.check_alphabet(form, known)
+        # Salted with texts that no attacker has: from a small seed alone, anyone could draw the secrets again.
+        salt = hashlib.blake2b("\n".join(found.pieces).encode(), digest_size=16).hexdigest()
         drawn = secret_records.draw_secrets(
-            form, holders * (2 if self.decoys else 1), rng_for(seed, self.name, "secrets")
+            form, holders * (2 if self.decoys else 1), rng_for(seed, self.name, "secrets", salt)
         )
         return Population(
             users=tuple(
