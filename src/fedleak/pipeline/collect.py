@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from fedleak.errors import TraceError
 from fedleak.federation.hooks import hidden
-from fedleak.pipeline.attack_runner import is_played, played
+from fedleak.pipeline.attack_runner import is_played, isolation_of, played
 from fedleak.pipeline.jobs import Tick
 from fedleak.pipeline.runs import Run, facts
 from fedleak.plan.plan import Plan
 from fedleak.results.audit import Untested
 from fedleak.results.defence_results import Effect
-from fedleak.score.assemble import RunResult, described, settings_key
+from fedleak.sandbox.process import UNCONFINED
+from fedleak.score.assemble import RunResult, described, label, settings_key
 from fedleak.score.effects import effect
 
-__all__ = ["collect", "unplayed", "effects"]
+__all__ = ["collect", "isolation", "open_attacks", "unplayed", "effects"]
 
 
 def collect(plan: Plan, every: Sequence[Run], tick: Tick, *, partial: bool = False) -> list[RunResult]:
@@ -46,6 +47,36 @@ def collect(plan: Plan, every: Sequence[Run], tick: Tick, *, partial: bool = Fal
                     result.played[settings_key(*play)].append(played(run, *play))
         tick(1)
     return list(results.values())
+
+
+def isolation(plan: Plan, every: Sequence[Run]) -> dict[str, str]:
+    """What confined each attack, by its label; the least that held in any run."""
+    found: dict[str, list[str]] = {}
+    for run in every:
+        for attack, game, adversary in run.variant.plays(plan) if run.variant.played else []:
+            if (how := isolation_of(run, attack, game, adversary)) is not None:
+                found.setdefault(label(attack, plan.attacks), []).append(how)
+    return {name: next(filter(is_open, hows), hows[0]) for name, hows in found.items()}
+
+
+def is_open(isolation: str) -> bool:
+    """Whether an attack could read more than it was given."""
+    return isolation == UNCONFINED or isolation.startswith("none")
+
+
+def open_attacks(isolated: Mapping[str, str]) -> list[str]:
+    """A warning for attacks that were not confined."""
+    loose = [name for name, how in isolated.items() if is_open(how)]
+    if not loose:
+        return []
+    why = "; ".join(dict.fromkeys(_WHY.get(isolated[name], isolated[name]) for name in loose))
+    return [
+        f"Not confined: {', '.join(loose)} could have read the answers ({why}). Rely on these scores only if you trust "
+        "the code of the attack."
+    ]
+
+
+_WHY = {UNCONFINED: "this system offers no Landlock and seccomp"}
 
 
 def unplayed(plan: Plan, results: Sequence[RunResult]) -> list[Untested]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from fedleak.pipeline.attack_runner import attack_job, is_played
-from fedleak.pipeline.collect import collect, effects, unplayed
+from fedleak.pipeline.collect import collect, effects, isolation, open_attacks, unplayed
 from fedleak.pipeline.jobs import Progress, run_jobs, serialise_plan, share_cores
 from fedleak.pipeline.output import add_elapsed, analyses, ensure_owned, working_in
 from fedleak.pipeline.runs import facts, runs
@@ -66,7 +66,14 @@ def score(plan: Plan, out: Path, progress: Progress, *, partial: bool = False) -
     whole = [result for result in results if len(result.facts) == len(plan.seeds)]
     audited = assemble(plan, whole, add_elapsed(out, 0.0), effects(every))
     untested = [*unplayed(plan, results), *audited.untested]
-    audited = msgspec.structs.replace(audited, analyses=analyses(out), untested=untested)
+    isolated = isolation(plan, every)
+    audited = msgspec.structs.replace(
+        audited,
+        analyses=analyses(out),
+        untested=untested,
+        isolation=isolated,
+        warnings=[*audited.warnings, *open_attacks(isolated)],
+    )
     results_file.write(audited, out)
     return audited
 

@@ -159,6 +159,7 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     findings: list[Finding]
     threats: list[Threat]
     attacks: dict[str, str]  # name -> one sentence on how it works
+    isolation: dict[str, str] = {}  # name -> what confined its process, in every run; a sentence where nothing did
     games: dict[str, GameInfo] = {}  # by name, with settings where the plan has one twice
     defences: dict[str, str]  # name -> one sentence on what it does
     warnings: list[str] = []  # what must be read before any verdict: a control that is off, a split that misleads

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import importlib.machinery
 import importlib.util
 import json
 import os
 import resource
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.abc import MetaPathFinder
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -34,7 +37,8 @@ class AttackJob:
     """What a process is told before it runs an attack: plain data only."""
 
     folder: str  # everything that the attack is given
-    code: dict[str, str]  # by name, the file of each package that the attack needs and that is not Fedleak's
+    modules: dict[str, str]  # by name, the file of each module outside the installation that may be imported
+    packages: tuple[str, ...]  # folders of code that may be read as a whole
     memory: int  # MB
     minutes: float  # of computing time
 
@@ -46,13 +50,12 @@ def run_job(job: AttackJob, say: Callable[[dict[str, Any]], None]) -> None:
     os.environ.clear()
     os.environ["TMPDIR"] = str(folder / SCRATCH)
     found = confine(
-        [*installation(), *(_package(Path(path)) for path in job.code.values()), folder],
+        [*installation(), *map(Path, [*job.modules.values(), *job.packages]), folder],
         [folder / SCRATCH, Path(os.devnull)],
     )
     say({"confined": str(found) if found.complete else ""})
     try:
-        for name, path in job.code.items():
-            _load(name, Path(path))
+        sys.meta_path.insert(0, _ByFile(job.modules))
         predictions = _predictions(folder, lambda share: say({"progress": share}))
     except MemoryError:
         say({"error": "memory", "text": ""})
@@ -93,17 +96,20 @@ def installation() -> list[Path]:
     return [package, *(Path(path) for path in dict.fromkeys([*places, *system]))]
 
 
-def _package(file: Path) -> Path:
-    return file.parent if file.name == "__init__.py" else file
+class _ByFile(MetaPathFinder):
+    """Finds modules by their files: the folders that they lie in cannot be searched any more."""
 
+    def __init__(self, files: dict[str, str]) -> None:
+        self._files = files
 
-def _load(name: str, file: Path) -> None:
-    """Import a package by its file: the folder that it lies in cannot be searched any more."""
-    within = [str(file.parent)] if file.name == "__init__.py" else None
-    spec = importlib.util.spec_from_file_location(name, file, submodule_search_locations=within)
-    if spec is not None and spec.loader is not None and name not in sys.modules:
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if name not in self._files:
+            return None
+        file = Path(self._files[name])
+        within = [str(file.parent)] if file.name == "__init__.py" else None
+        return importlib.util.spec_from_file_location(name, file, submodule_search_locations=within)
 
 
 def _limit(job: AttackJob) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import multiprocessing
 import os
 import shutil
 import signal
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ from fedleak.games.game import Predictions, Questions
 from fedleak.sandbox import encode
 from fedleak.sandbox.confined import RESULT, SCRATCH, VIEW, AttackJob, installation
 from fedleak.sandbox.fork_server import fork_server, without_main
-from fedleak.sandbox.zygote import fork_zygote, request, serve
+from fedleak.sandbox.zygote import FROM_ZYGOTE, fork_zygote, request, serve
 from fedleak.trace.files import private_folder
 from fedleak.trace.prior import Prior
 from fedleak.views.export import export_view
@@ -43,6 +43,7 @@ __all__ = [
     "start_zygote",
 ]
 
+_LONGEST = 1 << 20  # bytes of a message that are looked at
 UNCONFINED = "process"  # of its own, but not confined: this system has no Landlock, or does not let it be used
 
 
@@ -121,7 +122,10 @@ def attack_in_process(
                 "workers": budget.workers,
             },
         )
-        job = AttackJob(folder=str(folder), code=_code(attack, questions), memory=budget.memory, minutes=budget.minutes)
+        modules, packages = _code(attack, questions, *view.defences)
+        job = AttackJob(
+            folder=str(folder), modules=modules, packages=packages, memory=budget.memory, minutes=budget.minutes
+        )
         confined = _converse(attack.name, job, budget, progress)
         if any(folder.resolve().is_relative_to(place) for place in installation()):
             confined = ""  # the audit lies among the code that every process may read
@@ -145,38 +149,46 @@ def _numbered(column: Any) -> Any:
     return None if column is None else np.unique(column, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
-def _code(attack: Attack, questions: Questions) -> dict[str, str]:
-    """Where the packages of the attack and of its game lie, by name."""
-    found = {}
-    for cls in (type(attack), type(questions)):
-        top = cls.__module__.partition(".")[0]
-        spec = importlib.util.find_spec(top)
-        if top != "fedleak" and spec is not None and spec.origin is not None:
-            found[top] = spec.origin
-    return found
+def _code(*objects: Any) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Code outside the installation: every module that this process has loaded, and the objects' whole packages."""
+    files = {
+        name: str(module.__file__)
+        for name, module in list(sys.modules.items())
+        if name != "__main__" and str(getattr(module, "__file__", None) or "").endswith(".py")
+    }
+    installed = [str(place) for place in installation()]
+    own = {name: file for name, file in files.items() if not file.startswith(tuple(installed))}
+    tops = {type(one).__module__.partition(".")[0] for one in objects}
+    packages = [file for name, file in own.items() if name in tops and file.endswith("__init__.py")]
+    return own, tuple(str(Path(file).parent) for file in packages)
 
 
 def _converse(attack: str, job: AttackJob, budget: Budget, progress: Callable[[float], None]) -> str:
     """Send the job to the zygote and listen; returns by what the process was confined."""
-    confined, error, finished, rest = "", None, False, b""
+    confined: str | None = None
+    error, finished, rest = None, False, b""
     with _lock, _ready() as connection:
         connection.send_bytes(request(job))
         while True:
             try:
-                rest += connection.recv_bytes()
+                received = connection.recv_bytes()
             except (EOFError, OSError) as gone:
-                raise AttackError(f"attack '{attack}': its process is gone; rerun the same command to resume") from gone
-            *lines, rest = rest.split(b"\n")
-            for line in lines:
-                said = _parse(line)
-                confined = str(said.get("confined", confined))[:80]
+                raise _Gone(f"attack '{attack}': its process is gone; rerun the same command to resume") from gone
+            if received.startswith(FROM_ZYGOTE):
+                _require(attack, _parse(received[1:]), error, finished, budget)
+                return confined or ""
+            *lines, rest = (rest + received[1:])[-_LONGEST:].split(b"\n")
+            for said in map(_parse, lines):
+                if confined is None:  # the first message, before any code of the attack's is run
+                    confined = str(said.get("confined", ""))[:80]
                 finished = finished or said.get("done") is True
                 error = said if "error" in said else error
                 if isinstance(share := said.get("progress"), float) and 0 <= share <= 1:
                     progress(share)
-                if "exit" in said:
-                    _require(attack, said, error, finished, budget)
-                    return confined
+
+
+class _Gone(AttackError):
+    """The zygote itself has ended."""
 
 
 def _parse(line: bytes) -> dict[str, Any]:
@@ -234,7 +246,7 @@ def _ready() -> Iterator[Connection]:
         yield _current.connection
         done = True
     except FedleakError as error:
-        done = "is gone" not in str(error)
+        done = not isinstance(error, _Gone)
         raise
     finally:
         if not done:

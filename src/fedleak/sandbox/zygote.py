@@ -19,8 +19,9 @@ from typing import Any
 
 from fedleak.sandbox.confined import AttackJob, message, run_job
 
-__all__ = ["serve", "fork_zygote"]
+__all__ = ["FROM_ATTACK", "FROM_ZYGOTE", "serve", "fork_zygote", "request"]
 
+FROM_ATTACK, FROM_ZYGOTE = b"a", b"z"  # the first byte of what is sent: an attack must not forge its own end
 _CHUNK = 1 << 16
 _SLOWER = 20  # a child may wait so many times longer than it may compute, on a loaded machine
 
@@ -71,7 +72,7 @@ def _serve_one(job: AttackJob, connection: Connection) -> None:
     _, status = os.waitpid(child, 0)
     if ended == "gone":
         os._exit(0)
-    connection.send_bytes(message({"exit": os.waitstatus_to_exitcode(status), "late": ended == "late"}))
+    connection.send_bytes(FROM_ZYGOTE + message({"exit": os.waitstatus_to_exitcode(status), "late": ended == "late"}))
 
 
 def _relay(reads: int, connection: Connection, deadline: float) -> str:
@@ -86,7 +87,7 @@ def _relay(reads: int, connection: Connection, deadline: float) -> str:
                 data = os.read(reads, _CHUNK)
                 if not data:
                     return "closed"
-                connection.send_bytes(data)
+                connection.send_bytes(FROM_ATTACK + data)
     return "late"
 
 
