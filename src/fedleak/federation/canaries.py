@@ -64,8 +64,8 @@ def shown(inside: Values, outside: Values, delta: float, level: float = 0.95) ->
 class Tested:
     """What the canaries of one defence showed, for a round in which a client takes part."""
 
-    def __init__(self, claimed: float, shown: float, most: float) -> None:
-        self.claimed, self.shown, self.most = claimed, shown, most
+    def __init__(self, claimed: float, delta: float, shown: float, most: float) -> None:
+        self.claimed, self.delta, self.shown, self.most = claimed, delta, shown, most
 
     @property
     def contradicted(self) -> bool:
@@ -87,7 +87,7 @@ def put_to_the_test(
         else _clients(defences, statement, once, seed)
     )
     most = shown(np.ones(_TRIALS), np.zeros(_TRIALS), statement.delta)  # nothing can be told apart better
-    return Tested(statement.per_round, shown(inside, outside, statement.delta), most)
+    return Tested(statement.per_round, statement.delta, shown(inside, outside, statement.delta), most)
 
 
 def _clients(defences: Sequence[Defence], statement: Statement, training: Training, seed: int) -> tuple[Values, Values]:

@@ -43,8 +43,7 @@ _ORDERS = (*range(2, 65), 72, 80, 96, 128, 192, 256, 512, 1024)
 # PLD accounting rounds in its Fourier transforms, so epsilon is too small for tiny deltas: at 1e-13 it falls below
 # the exact value of the Gaussian mechanism over 10,000 steps.
 _LEAST_DELTA = 1e-10
-# The grid of PLD accounting: a share of epsilon, but no finer than needed. Coarser grids only raise epsilon.
-_GRID, _FINEST = 5e-5, 1e-4
+_SLACK = 5e-4  # how much PLD accounting may be too large, as a share of epsilon
 _TOO_LARGE = 1e4  # an epsilon that is not worth a tighter bound
 _MEANINGFUL = 10.0
 
@@ -207,8 +206,10 @@ def poisson(rate: float, multiplier: float, steps: int, delta: float) -> Bound:
     if rate == 1 or not steps or delta < _LEAST_DELTA or loose.epsilon > _TOO_LARGE:
         return loose
     library = _library()
+    # Losses are rounded up to a grid. Over all steps that adds about its width squared, each time.
+    grid = max(1e-4, math.sqrt(_SLACK * loose.epsilon / steps))
     accountant = importlib.import_module("dp_accounting.pld").PLDAccountant(
-        library.NeighboringRelation.ADD_OR_REMOVE_ONE, max(_FINEST, _GRID * loose.epsilon)
+        library.NeighboringRelation.ADD_OR_REMOVE_ONE, grid
     )
     accountant.compose(library.PoissonSampledDpEvent(rate, library.GaussianDpEvent(multiplier)), steps)
     return min(loose, Bound(float(accountant.get_epsilon(delta)), PLD))

@@ -34,6 +34,7 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True):
     accountant: str = ""
     warning: str = ""  # why the epsilon guarantees little, if it does
     tested: float | None = None  # the epsilon of a round that canaries were held against
+    tested_delta: float | None = None  # at which that epsilon is stated: the test has fewer records than the run
     shown: float | None = None  # what they show to be given away at least, with 95% confidence
     most: float | None = None  # what they could show at most: a larger epsilon cannot be contradicted
     contradicted: bool = False
@@ -76,6 +77,7 @@ def promises(
                 accountant=stated.accountant,
                 warning=stated.warning,
                 tested=put.claimed if put else None,
+                tested_delta=put.delta if put else None,
                 shown=put.shown if put else None,
                 most=put.most if put else None,
                 contradicted=put is not None and put.contradicted,

@@ -109,15 +109,18 @@ def promise(given: Promise) -> str:
         said += f" Weak: {given.warning}."
     if given.shown is None or given.tested is None:
         return said
+    stated = epsilon(given.tested)
+    if given.tested_delta is not None and given.tested_delta != given.delta:
+        stated += f" (at delta {given.tested_delta:.1e})"
     least = f"canaries show at least {epsilon(given.shown)} in one round"
     if given.contradicted:
-        return f"{said} CONTRADICTED: {least}, and {epsilon(given.tested)} is stated there."
+        return f"{said} CONTRADICTED: {least}, and {stated} is stated there."
     if given.most is not None and given.tested > given.most:
         return (
             f"{said} Not tested: canaries cannot show more than {epsilon(given.most)} in one round, and "
-            f"{epsilon(given.tested)} is stated there; they show at least {epsilon(given.shown)}."
+            f"{stated} is stated there; they show at least {epsilon(given.shown)}."
         )
-    return f"{said} C{least[1:]} and do not contradict the {epsilon(given.tested)} stated there."
+    return f"{said} C{least[1:]} and do not contradict the {stated} stated there."
 
 
 def _family(setting: Setting) -> str:
