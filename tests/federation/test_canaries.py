@@ -74,9 +74,9 @@ def test_an_epsilon_beyond_what_canaries_can_show_is_not_tested() -> None:
     assert tested is not None and tested.claimed < tested.most
 
 
-def test_a_record_more_or_fewer_steps_is_not_taken_for_a_leak() -> None:
-    # 21 examples in batches of 10 make three steps, 20 make two: with far less noise, were a record removed.
-    training = replace(TRAINING, sizes=(21,))
+def test_the_number_of_examples_is_public_and_no_leak() -> None:
+    # A client with less than a batch divides by the number of its examples: twice the noise with one record fewer.
+    training = replace(TRAINING, sizes=(2,))
     found = put_to_the_test([DpSgd(noise=20.0)], 0, training, PLAN, 0)
     assert found is not None and found.claimed < 0.2
     assert not found.contradicted
