@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 
 from fedleak import registry
+from fedleak.core import FloatArray, Params
 from fedleak.defences.bkg_repl import BackgroundReplacement
 from fedleak.defences.clip import Clip
 from fedleak.defences.dp_fedavg import DpFedAvg
@@ -20,6 +23,7 @@ from fedleak.defences.rand_aug import RandomAugmentation
 from fedleak.defences.secure_aggregation import SecureAggregation
 from fedleak.defences.shuffle import Shuffle
 from fedleak.errors import PlanError
+from fedleak.federation.hooks import Defence
 from fedleak.federation.models.char_lm import CharLm
 from fedleak.federation.models.cnn import Cnn
 from fedleak.federation.models.transformer import Transformer
@@ -28,12 +32,23 @@ from fedleak.plan.together import check_together
 SERVER = DpFedAvg(noise=1.0, where="server")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Doubled(Defence):
+    """Moves the server twice as far."""
+
+    name: ClassVar[str] = "doubled"
+
+    def on_aggregate(self, aggregate: Params, shares: FloatArray, rng: np.random.Generator) -> Params:
+        return {layer: 2 * values for layer, values in aggregate.items()}
+
+
 @pytest.mark.parametrize(
     "defences",
     [
         (RandomAugmentation(), ModeAugmentation(), BackgroundReplacement()),
         (Quantise(), SERVER, SecureAggregation()),
         (DpFedAvg(noise=1.0), Quantise(), Shuffle()),
+        (SERVER, Doubled()),
         (DpSgd(noise=1.0), EmbeddingNoise(sigma=0.1), Clip(), Noise(sigma=1.0)),
     ],
 )
@@ -45,6 +60,7 @@ def test_what_goes_together_is_let_through(defences: tuple[Any, ...]) -> None:
     ("defences", "why"),
     [
         ((SERVER, Noise(sigma=1.0)), "'noise' changes updates after they were clipped"),
+        ((Doubled(), SERVER), "'doubled' changes the mean before the noise"),
         ((SERVER, Quantise()), "'quantise' changes updates after they were clipped"),
         ((SecureAggregation(), Shuffle()), "which clients share masks"),
         ((Shuffle(), SecureAggregation()), "which clients share masks"),

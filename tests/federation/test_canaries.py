@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -64,6 +64,22 @@ def test_a_defence_that_keeps_its_promise_is_not_contradicted(defence: Defence) 
 def test_a_defence_that_breaks_its_promise_is_found_out(defence: Defence) -> None:
     found = put_to_the_test([defence], 0, TRAINING, PLAN, 0)
     assert found is not None and found.contradicted
+
+
+def test_an_epsilon_beyond_what_canaries_can_show_is_not_tested() -> None:
+    found = put_to_the_test([DpFedAvg(noise=0.3)], 0, TRAINING, PLAN, 0)
+    assert found is not None
+    assert found.shown <= found.most < 5 < found.claimed
+    tested = put_to_the_test([DpFedAvg(noise=4.0)], 0, TRAINING, PLAN, 0)
+    assert tested is not None and tested.claimed < tested.most
+
+
+def test_the_number_of_examples_is_public_and_no_leak() -> None:
+    # A client with less than a batch divides by the number of its examples: twice the noise with one record fewer.
+    training = replace(TRAINING, sizes=(2,))
+    found = put_to_the_test([DpSgd(noise=20.0)], 0, training, PLAN, 0)
+    assert found is not None and found.claimed < 0.2
+    assert not found.contradicted
 
 
 def test_what_promises_nothing_is_not_tested() -> None:

@@ -79,7 +79,7 @@ def test_a_sweep_of_nothing_is_explained(arguments: tuple[str, ...], message: st
 
 def test_defences_are_checked_without_an_attack(fedleak: Run, tmp_path: Path) -> None:
     table = '[[defence]]\nname = "dp-fedavg"\nnoise = 3.0\nclip = 1.0\n[[defence]]\nname = "clip"\nbound = 1e6\n'
-    (tmp_path / "plan.toml").write_text(TINY + table)
+    (tmp_path / "plan.toml").write_text(TINY.replace("rounds = 30", 'rounds = 30\nweighting = "equal"') + table)
     done = fedleak("check-defence", "plan.toml", "--jobs", 1)
     said = " ".join(done.stdout.split())
     assert done.returncode == 3  # one of them does nothing

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
@@ -15,8 +15,6 @@ from fedleak.federation.hooks import Defence
 from fedleak.federation.privacy import Statement, Training, default_delta, gaussian, without_replacement
 
 __all__ = ["DpFedAvg"]
-
-_ADJACENT = "all data of one client is replaced"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +49,7 @@ class DpFedAvg(Defence):
         Meta(description="where noise is added: by each client to its update, or by the server to the mean"),
     ] = "local"
     delta: (
-        Annotated[float, Meta(gt=0, lt=1, description="delta of the statement; 1 / clients^1.1 if absent")] | None
+        Annotated[float, Meta(gt=0, lt=1, description="delta of the statement; 1 / (10 clients) if absent")] | None
     ) = None
 
     def on_update(self, update: Params, rng: np.random.Generator) -> Params:
@@ -67,49 +65,66 @@ class DpFedAvg(Defence):
 
     def privacy(self, training: Training) -> Statement:
         """At the level of clients; what a client can change is twice the clip, from one end to the other."""
-        delta = default_delta(training.clients) if self.delta is None else self.delta
-        multiplier = self.noise / 2
-        if self.where == "local":
-            return Statement(
-                defence=self.name,
-                epsilon=gaussian(multiplier, training.most, delta),
-                per_round=gaussian(multiplier, 1, delta),
-                delta=delta,
-                unit="client",
-                adjacency=_ADJACENT,
-                against="anyone who sees what a client sends, including the server",
-                how=f"Gaussian mechanism on each update, noise multiplier {self.noise:g}, in at most {training.most} "
-                "rounds with a client; exact composition",
-            )
         if not training.equal:
             return Statement.none(
                 self.name,
                 "updates are weighted by the number of a client's examples, which the noise does not protect; set "
                 'weighting = "equal" in [federation]',
             )
-        hidden = None
-        if training.fresh:
-            hidden = without_replacement(training.selected, training.clients, multiplier, training.rounds, delta)
-        return Statement(
+        delta = default_delta(training.clients) if self.delta is None else self.delta
+        whole, once = (gaussian(self.noise / 2, rounds, delta) for rounds in (training.most, 1))
+        skipped = ", and which updates were left out because they were not finite" if training.skips else ""
+        common = Statement(
             defence=self.name,
-            epsilon=gaussian(multiplier, training.most, delta),
-            hidden_epsilon=hidden,
-            per_round=gaussian(multiplier, 1, delta),
+            epsilon=whole.epsilon,
+            per_round=once.epsilon,
             delta=delta,
             unit="client",
-            adjacency=_ADJACENT,
+            count=training.clients,
+            adjacency="replace-one, all data of one client is replaced",
+            against="anyone who sees what a client sends, including the server",
+            trusted="nobody but the client itself, which clips and adds the noise",
+            sampling="not used, every round in which the client takes part counts in full",
+            public="how many clients there are, who takes part in which round, and how many examples each client has "
+            f"where the server is told{skipped}",
+            composition=f"at most {training.most} rounds with the client; this run only",
+            accountant=whole.accountant,
+            how=f"Gaussian mechanism on each update, noise multiplier {self.noise:g}",
+        )
+        return common if self.where == "local" else self._on_server(common, training, delta, skipped)
+
+    def _on_server(self, common: Statement, training: Training, delta: float, skipped: str) -> Statement:
+        """What differs where the server adds the noise."""
+        common = replace(
+            common,
             against="anyone who sees only the shared model; the server sees updates before the noise",
             seen="model",
-            how=f"Gaussian mechanism on the mean, noise multiplier {self.noise:g}, in at most {training.most} rounds "
-            f"with a client; while it is secret who took part, {training.selected} of {training.clients} clients drawn "
-            f"without replacement in each of {training.rounds} rounds",
+            trusted="the server, which adds the noise and must keep the updates to itself",
+            public=f"how many clients there are, and who takes part in which round{skipped}",
+            how=f"Gaussian mechanism on the mean, noise multiplier {self.noise:g}",
+        )
+        if not training.fresh:  # who takes part depends on who did before
+            return common
+        hidden = without_replacement(training.selected, training.clients, self.noise / 2, training.rounds, delta)
+        return replace(
+            common,
+            hidden_epsilon=hidden.epsilon,
+            sampling=f"{common.sampling}; while it is secret of every client, the adversary's own included, whether it "
+            f"took part: fixed size, {training.selected} of {training.clients} clients without replacement",
+            composition=f"{common.composition}; while it is secret who took part, all {training.rounds} rounds",
+            accountant=f"{common.accountant}; while it is secret who took part, {hidden.accountant}",
         )
 
     def clashes(self, before: Sequence[Defence], after: Sequence[Defence]) -> str | None:
         """Whatever could lengthen an update after it was clipped would void the server's noise."""
+        if self.where == "local":
+            return None
         late = [other.name for other in after if other.overrides("on_update")]
-        if self.where == "server" and late:
+        if late:
             return f"'{late[0]}' changes updates after they were clipped, so the server's noise no longer covers them"
+        early = [other.name for other in before if other.overrides("on_aggregate")]
+        if early:
+            return f"'{early[0]}' changes the mean before the noise, which covers only a mean of clipped updates"
         return None
 
 

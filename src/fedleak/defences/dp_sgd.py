@@ -13,7 +13,7 @@ from fedleak.federation.engines.batches import steps_of
 from fedleak.federation.engines.local_step import LocalStep
 from fedleak.federation.hooks import Defence
 from fedleak.federation.model import Tensors
-from fedleak.federation.privacy import Statement, Training, default_delta, poisson
+from fedleak.federation.privacy import Bound, Statement, Training, default_delta, worst_poisson
 from fedleak.lazy import torch
 
 __all__ = ["DpSgd"]
@@ -41,7 +41,10 @@ class DpSgd(Defence):
     ]
     clip: Annotated[float, Meta(gt=0, description="largest norm of the gradient of one example")] = 1.0
     delta: (
-        Annotated[float, Meta(gt=0, lt=1, description="delta of the statement; 1 / examples^1.1 if absent")] | None
+        Annotated[
+            float, Meta(gt=0, lt=1, description="delta of the statement; 1 / (10 examples of all clients) if absent")
+        ]
+        | None
     ) = None
 
     def on_step(self, step: LocalStep, rngs: Sequence[np.random.Generator]) -> Tensors:
@@ -65,30 +68,38 @@ class DpSgd(Defence):
 
         Of clients that take as many steps, that is the one with fewest examples: it shows each of them most often.
         """
-        delta = default_delta(sum(training.sizes)) if self.delta is None else self.delta
+        count = sum(training.sizes)
+        delta = default_delta(count) if self.delta is None else self.delta
         fewest: dict[int, int] = {}
         for size in sorted(training.sizes, reverse=True):
             fewest[steps_of(size, training.batch, training.epochs)] = size
 
-        def bound(rounds: int) -> tuple[float, int]:
-            return max(
-                (poisson(min(1.0, training.batch / size), self.noise, rounds * steps, delta), size)
-                for steps, size in fewest.items()
-            )
+        def bound(rounds: int) -> tuple[Bound, int]:
+            cases = [(min(1.0, training.batch / size), rounds * steps) for steps, size in fewest.items()]
+            found, place = worst_poisson(cases, self.noise, delta)
+            return found, list(fewest.values())[place]
 
-        epsilon, size = bound(training.most)
+        found, size = bound(training.most)
+        steps = steps_of(size, training.batch, training.epochs)
+        skipped = ", and which updates were left out because they were not finite" if training.skips else ""
         return Statement(
             defence=self.name,
-            epsilon=epsilon,
-            per_round=bound(1)[0],
+            epsilon=found.epsilon,
+            per_round=bound(1)[0].epsilon,
             delta=delta,
             unit="record",
-            adjacency="one record more or less in the data of one client",
+            count=count,
+            # Not one record more or less: rate, steps and weight follow from the number of examples.
+            adjacency="zero-out, one record of one client contributes nothing",
             against="anyone who sees what a client sends, including the server",
-            how=f"Gaussian mechanism on sums of clipped gradients, noise multiplier {self.noise:g}; examples drawn "
-            f"with probability {training.batch} / their number, independently in every step; {training.epochs} "
-            f"pass(es) a round, in at most {training.most} rounds with a client; the client protected least has {size} "
-            "examples",
+            trusted="nobody but the client itself, which clips and adds the noise",
+            sampling=f"Poisson, each example with probability min(1, {training.batch} / number of the client's "
+            "examples), independently in every local step; none of clients",
+            public=f"how many examples each client has, and who takes part in which round{skipped}",
+            composition=f"{training.most * steps} local steps of the client protected least, which has {size} examples "
+            f"({steps} steps in each of at most {training.most} rounds); this run only",
+            accountant=found.accountant,
+            how=f"Gaussian mechanism on sums of clipped gradients, noise multiplier {self.noise:g}",
         )
 
     def clashes(self, before: Sequence[Defence], after: Sequence[Defence]) -> str | None:

@@ -26,8 +26,17 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True):
     adjacency: str
     against: str
     how: str
+    count: int | None = None  # how many of the unit there are, which delta is compared with
+    trusted: str = ""  # who has to be trusted
+    sampling: str = ""  # how clients or examples are drawn, as far as the accounting uses it
+    public: str = ""  # what is assumed to be known to everybody
+    composition: str = ""  # what is added up
+    accountant: str = ""
+    warning: str = ""  # why the epsilon guarantees little, if it does
     tested: float | None = None  # the epsilon of a round that canaries were held against
+    tested_delta: float | None = None  # at which that epsilon is stated: the test has fewer records than the run
     shown: float | None = None  # what they show to be given away at least, with 95% confidence
+    most: float | None = None  # what they could show at most: a larger epsilon cannot be contradicted
     contradicted: bool = False
 
 
@@ -60,8 +69,17 @@ def promises(
                 adjacency=stated.adjacency,
                 against=stated.against,
                 how=stated.how,
+                count=stated.count,
+                trusted=stated.trusted,
+                sampling=stated.sampling,
+                public=stated.public,
+                composition=stated.composition,
+                accountant=stated.accountant,
+                warning=stated.warning,
                 tested=put.claimed if put else None,
+                tested_delta=put.delta if put else None,
                 shown=put.shown if put else None,
+                most=put.most if put else None,
                 contradicted=put is not None and put.contradicted,
             )
         )

@@ -90,17 +90,37 @@ def promise(given: Promise) -> str:
     hidden = (
         f" ({epsilon(given.hidden_epsilon)} while participation is secret)" if given.hidden_epsilon is not None else ""
     )
+    parts = (
+        ("unit", f"one {given.unit}" + (f" of {given.count}" if given.count is not None else "")),
+        ("adjacency", given.adjacency),
+        ("protects against", given.against),
+        ("trusted", given.trusted),
+        ("sampling", given.sampling),
+        ("public", given.public),
+        ("composition", given.composition),
+        ("accountant", given.accountant),
+    )
     said = (
         f"{given.defence} states epsilon {epsilon(given.epsilon)}{hidden} at delta {given.delta:.1e} for the whole "
-        f"run, {epsilon(given.per_round or 0.0)} for a round with the client, at {given.unit} level: "
-        f"{given.adjacency}; against {given.against}. {given.how}."
+        f"run, {epsilon(given.per_round or 0.0)} for a round with the client, at {given.unit} level. {given.how}. "
+        + " ".join(f"{name.capitalize()}: {text}." for name, text in parts if text)
     )
+    if given.warning:
+        said += f" Weak: {given.warning}."
     if given.shown is None or given.tested is None:
         return said
+    stated = epsilon(given.tested)
+    if given.tested_delta is not None and given.tested_delta != given.delta:
+        stated += f" (at delta {given.tested_delta:.1e})"
     least = f"canaries show at least {epsilon(given.shown)} in one round"
     if given.contradicted:
-        return f"{said} CONTRADICTED: {least}, and {epsilon(given.tested)} is stated there."
-    return f"{said} C{least[1:]} and do not contradict the {epsilon(given.tested)} stated there."
+        return f"{said} CONTRADICTED: {least}, and {stated} is stated there."
+    if given.most is not None and given.tested > given.most:
+        return (
+            f"{said} Not tested: canaries cannot show more than {epsilon(given.most)} in one round, and "
+            f"{stated} is stated there; they show at least {epsilon(given.shown)}."
+        )
+    return f"{said} C{least[1:]} and do not contradict the {stated} stated there."
 
 
 def _family(setting: Setting) -> str:
