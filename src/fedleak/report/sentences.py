@@ -88,9 +88,10 @@ def control_held(scene: GameSummary) -> tuple[bool | None, str]:
     kinds = {run.control for run in scene.controls}
     where = "where no data is user-specific" if kinds == {"iid"} else "where there is nothing to find"
     if not off:
-        many = "the score does not differ" if len(scores) == 1 else f"none of the {len(scores)} scores differs"
+        many = "the score is not" if len(scores) == 1 else f"none of the {len(scores)} scores is"
         return True, (
-            f"The control shows no departure from chance: {where}, {many} from it beyond luck. {_power(scene, scores)}"
+            f"The control shows no departure from chance: {where}, {many} shown to differ from it. "
+            f"{_power(scene, scores)}"
         )
     names = ", ".join(
         f"{score.attack} ({format_value(score.value)}, {direction} chance {format_value(score.chance)})"

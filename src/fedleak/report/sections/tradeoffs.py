@@ -24,7 +24,7 @@ class Tradeoffs(Section):
 
     name: ClassVar[str] = "helps"
     link: ClassVar[str] = "Trade-offs"
-    title: ClassVar[str] = "What helps, and what it costs"
+    title: ClassVar[str] = "What defences change, and what they cost"
 
     def context(self, audit: Audit) -> Mapping[str, Any] | None:
         """For every adversary and game: the strongest attack on each run, costs, figures, and every verdict."""
