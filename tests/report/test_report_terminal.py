@@ -137,7 +137,7 @@ def test_too_few_users_are_no_verdict_everywhere() -> None:
     audit = msgspec.structs.replace(few, tradeoffs=[weighed(few.scores)])
     text = joined(shown(audit))
     assert "guessing would manage 3%. No verdict: too few users." in text
-    assert "reid-svm, average precision: no verdict: too few users." in text
+    assert "reid-svm, average precision: no verdict: too few users (40)." in text
     assert "The control gives no verdict: too few users." in text
     assert "with no verdict: too few users; the model's accuracy" in text
     assert "No advice: no verdict" in text
@@ -151,9 +151,11 @@ def test_a_tested_verdict_counts_and_not_the_interval() -> None:
 
 
 def test_the_strongest_attack_is_told_as_picked_with_the_interval_for_all() -> None:
-    audit = changed(example(), lambda s: s.metric == "ap", all_low=0.5, all_high=0.9)
+    audit = changed(example(), lambda s: s.metric == "ap", all_low=0.5, all_high=0.9, p=0.005, leaks=True)
     text = joined(shown(audit))
-    assert re.search(r"reid-svm, average precision: leaks: 0\.7\d \[0\.50, 0\.90\], chance 0\.\d+\. Picked as", text)
+    assert re.search(
+        r"reid-svm, average precision: leaks: 0\.7\d \[0\.50, 0\.90\], chance 0\.\d+, p = 0\.005\. Picked", text
+    )
     assert "Picked as the strongest of 5 attacks; its interval holds for all 5 at once." in text
     assert "its interval does not account for that" in joined(shown(example()))
 

@@ -259,6 +259,9 @@ def test_a_lower_score_is_never_drawn_ranked_or_advised_as_worse(found: Tradeoff
     assert weak.advantage <= bare.advantage and weak.bound <= bare.bound
     (before,), (after,), *_ = (series.y for series in tradeoff.figure(found, "AP").series)
     assert after <= before
+    for column in ("advantage", "up to"):
+        cells = [row[tradeoff.COLUMNS.index(column)].split()[0] for row in tradeoff.rows(found)]
+        assert float(cells[1]) <= float(cells[0]), column
     assert not weak.best or not bare.best or weak.utility <= bare.utility or weak.advantage == bare.advantage
     if weak.utility >= bare.utility and weak.advantage < bare.advantage:
         assert weak.best and not bare.best

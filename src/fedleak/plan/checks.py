@@ -42,7 +42,7 @@ def refuse_multiple(audit: Any, where: str) -> None:
     if isinstance(target, (int, float)) and not isinstance(target, bool) and target >= 1:
         raise PlanError(
             f"{where} target = {target:g}: the target is no longer a multiple of chance but an advantage between 0 (a "
-            "score at chance) and 1 (the highest score); choose one, for instance 0.1, or remove the key"
+            "score at chance) and 1 (the highest possible score); choose one, for instance 0.1, or remove the key"
         )
 
 

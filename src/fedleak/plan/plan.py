@@ -235,7 +235,7 @@ class AuditPlan:
             gt=0,
             lt=1,
             description="recommend a defence if every attack's upper confidence bound is below this advantage (0: a "
-            "score at chance, 1: the highest score)",
+            "score at chance, 1: the highest possible one)",
         ),
     ] = 0.1
     level: Annotated[float, Meta(gt=0.5, lt=1, description="confidence level of every interval")] = 0.95

@@ -183,12 +183,18 @@ def verdict(score: Score, *, picked: bool = False) -> str:
     """
     shown = leaks(score)
     if shown is None:
-        return "no verdict: too few users"
+        return f"no verdict: too few users ({score.users})"
     if score.verdict and not picked:
         return score.verdict
-    numbers = f"{picked_interval(score) if picked else interval(score)}, chance {format_value(score.chance)}"
+    numbers = f"{picked_interval(score) if picked else interval(score)}, chance {format_value(score.chance)}{_p(score)}"
     quiet = f"no leak shown by this attack (n={score.n})"
     return f"leaks: {numbers}" if shown else f"{quiet}: {numbers}" if picked else quiet
+
+
+def _p(score: Score) -> str:
+    if score.p is None:
+        return ""
+    return f", p = {score.p:.3f}" if score.p >= 0.001 else ", p < 0.001"
 
 
 def verdict_kind(score: Score) -> str:

@@ -86,7 +86,7 @@ def note(weighed: Tradeoff) -> str:
     """What the units of the table are, for the terminal."""
     worse = any(one.kept is not None and one.kept < 0 for one in weighed.settings)
     return (
-        f"Advantage: 0 at chance ({format_value(weighed.chance)}, for all rows), 1 for the highest score. "
+        f"Advantage: 0 at chance ({format_value(weighed.chance)}, for all rows), 1 for the highest possible score. "
         "Utility kept: share of the gain over a constant prediction" + ("; below 0%: worse than one." if worse else ".")
     )
 
