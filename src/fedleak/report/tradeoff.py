@@ -130,9 +130,8 @@ def _across(one: Setting) -> float:
 def _kept(one: Setting) -> str:
     if one.kept is None or one.kept_low is None or one.kept_high is None:
         return "-"
-    if one.kept_high - one.kept_low < 0.005:
-        return _share(one.kept)
-    return f"{_share(one.kept)} [{_share(one.kept_low)}, {_share(one.kept_high)}]"
+    kept, low, high = (_share(value) for value in (one.kept, one.kept_low, one.kept_high))
+    return kept if low == high else f"{kept} [{low}, {high}]"
 
 
 def _share(value: float) -> str:

@@ -199,24 +199,40 @@ def advice(settings: Sequence[Setting], target: float, *, known: bool) -> str:
     bare = next(setting for setting in settings if setting.defence is None)
     goal = f"keeps the upper end of every attack's interval below an advantage of {target:g}"
     only = "This covers only the attacks of this plan."
-    if bare.bound < target:
+    # A wider interval must not make a lower score worse: nothing passes that scores more than what fails.
+    fails = min((s for s in settings if s.bound >= target), key=lambda s: s.advantage, default=None)
+    able = [s for s in settings if s.bound < target and (fails is None or s.advantage <= fails.advantage)]
+    if bare in able:
         return f"Without any defence, the run already {goal}. {only}{_still(bare)}"
-    able = [setting for setting in settings if setting.bound < target]
     useful = sorted((s for s in able if _kept(s) > 0), key=lambda s: (-_kept(s), s.bound))
     if useful:
         knowing = "" if known else " No defence-aware attack was run."
         named = f"{_named(useful[0])}: {_costs(useful[0])}"
-        return f"The cheapest setting that {goal} is {named}. {only}{_still(useful[0])}{knowing}"
+        passed = f" {_passed_over(settings, fails, target)}" if fails is not None else ""
+        return f"The cheapest setting that {goal} is {named}. {only}{_still(useful[0])}{knowing}{passed}".rstrip()
     if able:
         return f"No tested setting {goal} and leaves a model that is better than a constant prediction."
-    nearest = min(settings, key=lambda s: (s.bound, s.advantage, -_kept(s)))
+    if fails is not None and (passed := _passed_over(settings, fails, target)):
+        return f"No setting is recommended. {passed}"
+    nearest = min(settings, key=lambda s: (s.advantage, s.bound, -_kept(s)))
     if nearest.defence is None:
         return (
-            f"No tested setting {goal}, and none has a lower upper end than the run without a defence "
-            f"({format_value(bare.bound)})."
+            f"No tested setting {goal}, and none scores less than the run without a defence "
+            f"(advantage {format_value(bare.advantage)})."
         )
     left = f"up to an advantage of {format_value(nearest.bound)}"
     return f"No tested setting {goal}. The nearest is {_named(nearest)}: {left}, {_costs(nearest)}."
+
+
+def _passed_over(settings: Sequence[Setting], fails: Setting, target: float) -> str:
+    """Why a setting whose own upper end is below the target does not count: one with a lower score is above it."""
+    names = [_named(s) for s in settings if s.bound < target and s.advantage > fails.advantage]
+    if not names:
+        return ""
+    return (
+        f"Passed over: {', '.join(names)}, because {_named(fails)} scores less and its interval still reaches an "
+        f"advantage of {format_value(fails.bound)}. More users would narrow the intervals."
+    )
 
 
 def _kept(setting: Setting) -> float:
@@ -233,7 +249,8 @@ def _still(setting: Setting) -> str:
 
 
 def _named(setting: Setting) -> str:
-    assert setting.defence is not None
+    if setting.defence is None:
+        return "no defence"
     shown = {key: v for key, v in setting.defence.items() if key not in ("name", "also") and v is not None}
     rest = ", ".join(f"{key}={_plain(value)}" for key, value in shown.items())
     also = "".join(f" with {other['name']}" for other in setting.defence.get("also", []))
