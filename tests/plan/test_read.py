@@ -67,6 +67,12 @@ def test_a_good_plan_keeps_what_was_said_and_fills_in_the_rest() -> None:
             '[audit]\ncontrols = ["idd"]',
             "bad.toml [audit] controls = ['idd']: no such choice; did you mean",
         ),
+        (
+            "rounds = 3",
+            "[audit]\ntarget = 3",
+            "bad.toml [audit] target = 3: the target is no longer a multiple of chance but an advantage between 0",
+        ),
+        ("rounds = 3", "[audit]\ntarget = 0.0", "bad.toml [audit] target = 0.0: expected float > 0.0"),
         ("reid-knn", "reid-kn", "bad.toml [[attack]] 1: unknown attack 'reid-kn'; did you mean 'reid-knn'?"),
         ('"noise"', '"nose"', "bad.toml [[defence]] 1: unknown defence 'nose'; did you mean 'noise'?"),
         ('"digits"', '"digit"', "bad.toml [dataset]: unknown dataset 'digit'; did you mean 'digits'?"),

@@ -134,11 +134,20 @@ PROMISE = Promise(
 def weighed(scores: list[Score]) -> Tradeoff:
     """The trade-off that follows from the scores of the example."""
     prices = [
-        Price(defence=d, adaptive=False, utility=[u], matched=None, steps=[10], seconds=[1.0], epsilon=e)
+        Price(
+            defence=d,
+            adaptive=False,
+            utility=[u],
+            constant=[0.103],
+            matched=None,
+            steps=[10],
+            seconds=[1.0],
+            epsilon=e,
+        )
         for d, u, e in ((None, 0.93, None), (NOISE, 0.8, 3.2), (AUGMENT, 0.95, None))
     ]
     told = [msgspec.structs.replace(score, headline=score.metric == "ap") for score in scores]
-    (found,) = tradeoffs(told, prices, 3.0)
+    (found,) = tradeoffs(told, prices, 0.1)
     return found
 
 

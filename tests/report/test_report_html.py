@@ -3,7 +3,7 @@ from __future__ import annotations
 import re
 import stat
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 from xml.etree import ElementTree
 
 import msgspec
@@ -15,6 +15,7 @@ from parsed_page import Page
 
 from fedleak.core import format_interval
 from fedleak.report import analysis_figures, html_page, results_file
+from fedleak.results.audit import NotRun
 from fedleak.results.detail import Figure, PerRecord, Series
 
 
@@ -158,7 +159,8 @@ def test_every_verdict_and_every_part_of_the_story_is_on_the_page() -> None:
     wanted = [
         audit.story,
         audit.source,
-        "The control holds",
+        "The control shows no departure from chance",
+        "It cannot exclude smaller artefacts.",
         "Over the plan's limit",
         *audit.attacks.values(),
         *audit.defences.values(),
@@ -202,6 +204,22 @@ def test_two_adversaries_each_get_their_own_verdict() -> None:
     assert "eavesdropper, identify" in text
     assert "no leak shown by this attack (n=400)" in text
     assert text.count("Strongest attack without a defence") == 2
+
+
+def test_what_qualifies_a_verdict_is_on_the_page_too() -> None:
+    audit = example(not_run=[NotRun(adversary="anonymous-server", game="identify", attack="reid-strong")])
+    seeds: dict[str, Any] = {"seeds": [1, 2], "by_seed": [0.5, 0.6], "all_low": 0.4, "all_high": 0.9}
+    scores = [msgspec.structs.replace(score, **seeds) for score in audit.scores]
+    source = html_page.render(msgspec.structs.replace(audit, scores=scores))
+    text = Page(source).text
+    assert "reid-strong, the strongest attack on this question, was not run" in text
+    assert "Picked as the strongest of 5 attacks; its interval holds for all 5 at once. By seed: 0.50, 0.60" in text
+    assert text.count("0.50, 0.60 (spread 0.10)") > 20  # every attack on every run, in the table and in its details
+    open_ = [msgspec.structs.replace(score, leaks=None, p=1.0, exceeded=False) for score in scores]
+    source = html_page.render(msgspec.structs.replace(audit, scores=open_))
+    assert 'class="tag open">no verdict: too few users' in source
+    assert 'class="dot open"' in source and 'class="verdict open"' in source
+    assert not re.search(r'class="[^"]*\b(leak|quiet)"', source.split('id="attacks"')[0])
 
 
 shares = st.floats(0, 1)

@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from example_audit import NOISE, example
+from example_audit import NOISE, example, weighed
 from example_games import with_games
 from rich.console import Console
 
 from fedleak.report import terminal
-from fedleak.results.audit import Audit, Score
+from fedleak.results.audit import Audit, NotRun, Score
 
 
 def shown(audit: Audit, width: int = 80, **options: Any) -> str:
@@ -36,7 +36,8 @@ def test_the_story_names_attacker_sights_finding_control_and_defences() -> None:
     assert "The server that runs the federation, curious but honest." in text
     assert "each client's update, under a fresh handle every round" in text
     assert "Out of 40 users, an update's sender is named correctly in 68% of cases; guessing would manage 3%." in text
-    assert "The control holds: where no data is user-specific, none of the 5 scores is shown to differ" in text
+    assert "no departure from chance: where no data is user-specific, none of the 5 scores is shown to differ" in text
+    assert re.search(r"It would have shown an AP of 0\.\d+ or more in about 80% of cases\. It cannot exclude", text)
     assert re.search(r"noise \(sigma=0.02, relative=yes\): the strongest attack .* instead of 0.75", text)
     assert "accuracy 0.86, worse by 0.051" in text
     assert re.search(r"Utility accuracy 0.91; centralised training on all data: 0\.\d+; best constant", text)
@@ -129,6 +130,75 @@ def test_an_attack_that_finds_nothing_is_never_called_safe() -> None:
     assert "no leak shown by this attack (n=400)" in text
     assert "No attack was shown to beat guessing." in text
     assert not re.search(r"\bsafe\b|\bsecure\b", text, flags=re.IGNORECASE)
+
+
+def test_too_few_users_are_no_verdict_everywhere() -> None:
+    few = changed(example(), lambda s: True, leaks=None, advantage=0.5)
+    audit = msgspec.structs.replace(few, tradeoffs=[weighed(few.scores)])
+    text = joined(shown(audit))
+    assert "guessing would manage 3%. No verdict: too few users." in text
+    assert "reid-svm, average precision: no verdict: too few users (40)." in text
+    assert "The control gives no verdict: too few users." in text
+    assert "with no verdict: too few users; the model's accuracy" in text
+    assert "No advice: no verdict" in text
+    assert not re.search(r"leaks:|no leak shown|beat (chance|guessing)|above chance", text)
+
+
+def test_a_tested_verdict_counts_and_not_the_interval() -> None:
+    text = joined(shown(changed(example(), lambda s: True, leaks=False, p=0.3, verdict="")))
+    assert "No attack was shown to beat guessing." in text
+    assert "leaks:" not in text
+
+
+def test_the_strongest_attack_is_told_as_picked_with_the_interval_for_all() -> None:
+    audit = changed(example(), lambda s: s.metric == "ap", all_low=0.5, all_high=0.9, p=0.005, leaks=True)
+    text = joined(shown(audit))
+    assert re.search(
+        r"reid-svm, average precision: leaks: 0\.7\d \[0\.50, 0\.90\], chance 0\.\d+, p = 0\.005\. Picked", text
+    )
+    assert "Picked as the strongest of 5 attacks; its interval holds for all 5 at once." in text
+    assert "its interval does not account for that" in joined(shown(example()))
+
+
+def test_a_leak_of_a_weaker_attack_is_not_lost() -> None:
+    audit = changed(example(), lambda s: True, leaks=False, p=0.3)
+    audit = changed(audit, lambda s: s.attack == "reid-knn", leaks=True)
+    text = joined(shown(audit))
+    assert "reid-knn was shown to beat guessing." in text
+    assert "and reid-knn still beats chance" in text
+    assert "No attack was shown" not in text and "no attack was shown" not in text
+
+
+def test_variation_between_runs_is_told_or_said_to_be_missing() -> None:
+    missing = "One seed: variation between training runs is not in the intervals."
+    assert missing in joined(shown(example()))
+    several = changed(example(), lambda s: s.metric == "ap", seeds=[1, 2, 3], by_seed=[0.7, 0.82, 0.75])
+    text = joined(shown(several))
+    assert "By seed: 0.70, 0.82, 0.75 (spread 0.12)." in text
+    assert missing not in text
+
+
+def test_the_strongest_attack_that_was_not_run_is_named_beside_the_verdict() -> None:
+    absent = NotRun(adversary="anonymous-server", game="identify", attack="reid-strong")
+    text = joined(shown(example(not_run=[absent])))
+    assert "reid-strong, the strongest attack on this question, was not run" in text
+    assert text.index("was not run") < text.index("Control")
+    assert "was not run" not in joined(shown(example()))
+
+
+def test_a_control_is_never_a_proof_of_where_a_score_comes_from() -> None:
+    text = joined(shown(example()))
+    assert "comes from" not in text
+    weak = changed(example(), lambda s: s.control is not None, chance_high=0.9)
+    assert "It has too little power to show an artefact of any size reliably." in joined(shown(weak))
+
+
+def test_a_model_below_a_constant_prediction_is_told_in_the_costs() -> None:
+    audit = example()
+    (trade,) = audit.tradeoffs
+    low = [msgspec.structs.replace(s, kept=-0.12, kept_low=-0.12, kept_high=-0.12) for s in trade.settings]
+    text = joined(shown(msgspec.structs.replace(audit, tradeoffs=[msgspec.structs.replace(trade, settings=low)])))
+    assert "-12%" in text and "below 0%: worse than one." in text
 
 
 def test_a_control_that_leaks_is_said_aloud() -> None:

@@ -138,6 +138,9 @@ def test_an_audit_whose_control_is_off_says_so_and_one_that_holds_says_nothing(a
 
 def test_no_defence_is_recommended_without_the_strongest_attack(audit: Any) -> None:
     assert "'reid-strong', the strongest attack on this question, was not run" in audit.tradeoffs[0].advice
+    assert [(one.adversary, one.game, one.attack) for one in audit.not_run] == [
+        ("anonymous-server", "identify", "reid-strong")
+    ]
 
 
 def test_what_was_not_tested_is_named(audit: Any) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from test_tradeoff import score
 
 from fedleak.results.audit import Finding, Score
-from fedleak.score.controls import departure, warnings
+from fedleak.score.controls import departure, detectable, warnings
 
 
 def control(value: float, **more: Any) -> Score:
@@ -50,3 +51,44 @@ def test_only_controls_under_which_a_game_has_nothing_to_find_are_judged() -> No
 def test_a_stratified_split_is_told_before_any_verdict() -> None:
     findings = [Finding(kind="split", count=4, action=name, text=f"{name} split") for name in ("stratified", "half")]
     assert warnings([], {}, findings) == ["stratified split"]
+
+
+def run(true: float, rng: np.random.Generator, users: int, per_user: int) -> Score:
+    """A control of so many users, in which every question is answered correctly with this probability."""
+    right = rng.binomial(per_user, true, users) / per_user
+    boot = rng.choice(right, (300, users)).mean(axis=1)
+    null = rng.binomial(users * per_user, 0.1, 300) / (users * per_user)
+    low, high = (float(np.quantile(boot, q)) for q in (0.025, 0.975))
+    least, most = (float(np.quantile(null, q)) for q in (0.025, 0.975))
+    return score(
+        None, float(right.mean()), control="iid", low=low, high=high, chance_low=least, chance_high=most, users=users
+    )
+
+
+@pytest.mark.parametrize(("users", "tests"), [(40, 1), (40, 5), (12, 2)])
+def test_a_control_shows_what_it_is_said_to_detect_in_four_of_five_cases(users: int, tests: int) -> None:
+    rng = np.random.default_rng(users + tests)
+    shown = []
+    for _ in range(60):
+        least = detectable(run(0.1, rng, users, 10), tests)
+        assert least is not None and least > 0.1
+        shown += [departure(run(least, rng, users, 10), tests) == "above" for _ in range(10)]
+    assert 0.7 < np.mean(shown) < 0.9
+
+
+def test_more_users_detect_less_and_more_tests_detect_more() -> None:
+    few, many = (detectable(control(0.1, width=width, users=users)) for width, users in ((0.05, 20), (0.01, 500)))
+    assert few is not None and many is not None and many < few
+    corrected = detectable(control(0.1, width=0.01, users=500), tests=20)
+    assert corrected is not None and corrected > many
+
+
+def test_a_control_without_a_single_hit_is_not_said_to_detect_everything() -> None:
+    """Its interval has no width, but ten users cannot show a share of one in a thousand."""
+    none = control(0.0, low=0.0, high=0.0, chance=1e-9, chance_high=1e-9, users=10)
+    least = detectable(none)
+    assert least is not None and least > 0.2
+
+
+def test_a_control_in_which_luck_reaches_everything_detects_nothing() -> None:
+    assert detectable(control(0.5, width=0.4, chance=0.5, chance_high=0.95, users=2), tests=2) is None

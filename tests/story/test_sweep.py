@@ -24,7 +24,7 @@ def test_a_sweep_weighs_every_strength(fedleak: Run, tmp_path: Path) -> None:
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     (weighed,) = results["tradeoffs"]
     assert [(s["defence"] or {}).get("sigma") for s in weighed["settings"]] == [None, 1.0, 30.0, None]
-    assert weighed["settings"][0]["kept"] == 1.0
+    assert weighed["settings"][0]["kept"] is None  # so few rounds train nothing that beats a constant prediction
     assert weighed["settings"][2]["value"] < weighed["settings"][1]["value"]
     assert weighed["advice"] in " ".join(done.stdout.split())
     idle = {effect["defence"]["name"]: effect["idle"] for effect in results["effects"]}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from fedleak import registry
 from fedleak.core import flag_names
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fedleak.games.game import Game
     from fedleak.views.adversaries import Adversary
 
-__all__ = ["playable", "paired", "fitting", "refuse_twice"]
+__all__ = ["playable", "paired", "fitting", "refuse_multiple", "refuse_twice"]
 
 
 def playable(attack: Attack, adversary: Adversary, source: str) -> None:
@@ -34,6 +34,16 @@ def playable(attack: Attack, adversary: Adversary, source: str) -> None:
         f"{source} [audit]: attack '{attack.name}' needs {needed}; adversary '{adversary.name}' lacks "
         f"{lacking}. Choose one that has it: {', '.join(able) or 'none'} (fedleak list --matrix)"
     )
+
+
+def refuse_multiple(audit: Any, where: str) -> None:
+    """Reject a target of 1 or more, which used to be a multiple of chance, and say what it is now."""
+    target = audit.get("target") if isinstance(audit, Mapping) else None
+    if isinstance(target, (int, float)) and not isinstance(target, bool) and target >= 1:
+        raise PlanError(
+            f"{where} target = {target:g}: the target is no longer a multiple of chance but an advantage between 0 (a "
+            "score at chance) and 1 (the highest possible score); choose one, for instance 0.1, or remove the key"
+        )
 
 
 def paired(attacks: Sequence[Attack], adversaries: Sequence[Adversary], source: str) -> None:

@@ -232,10 +232,12 @@ class AuditPlan:
     target: Annotated[
         float,
         Meta(
-            ge=1,
-            description="recommend a defence if every attack's upper confidence bound is below this multiple of chance",
+            gt=0,
+            lt=1,
+            description="recommend a defence if every attack's upper confidence bound is below this advantage (0: a "
+            "score at chance, 1: the highest possible one)",
         ),
-    ] = 3.0
+    ] = 0.1
     level: Annotated[float, Meta(gt=0.5, lt=1, description="confidence level of every interval")] = 0.95
     permutations: Annotated[
         int, Meta(ge=20, description="number of permutations of identities for the chance level")

@@ -14,7 +14,7 @@ from fedleak import registry
 from fedleak.errors import PlanError, did_you_mean
 from fedleak.plan.alternatives import parts, written_out
 from fedleak.plan.capabilities import granted
-from fedleak.plan.checks import fitting, paired, refuse_twice
+from fedleak.plan.checks import fitting, paired, refuse_multiple, refuse_twice
 from fedleak.plan.configure import configure, convert, to_dict
 from fedleak.plan.given import given, holds_object, portable
 from fedleak.plan.plan import AuditPlan, Control, FederationPlan, Plan, PopulationPlan, RecordPlan
@@ -72,6 +72,7 @@ def parse(text: str, source: str = "plan", change: Mapping[str, Any] | None = No
     change = portable(change or {})
     top, in_process = checked(merged(toml(text, source), change), source)
     population = configure(PopulationPlan, top.get("population", {}), f"{source} [population]")
+    refuse_multiple(top.get("audit", {}), f"{source} [audit]")
     audit = configure(AuditPlan, top.get("audit", {}), f"{source} [audit]")
     dataset: Dataset = component("dataset", top["dataset"], f"{source} [dataset]")
     model: Architecture = component("model", model_table(top["model"]), f"{source} [model]")

@@ -9,7 +9,7 @@ import numpy as np
 from markupsafe import Markup
 
 from fedleak.report.formatting import format_value, interval, printable
-from fedleak.report.summary import GameSummary, leaks
+from fedleak.report.summary import GameSummary, verdict_kind
 from fedleak.report.svg import WIDTH, Axis, Box, el, figure, frame, path, shorten
 from fedleak.results.audit import Score
 from fedleak.results.detail import Detail
@@ -39,7 +39,7 @@ def comparison(name: str, scene: GameSummary) -> Markup:
         top += header
         for run, score in line:
             middle = top + row / 2
-            kind = "leak" if leaks(score) else "quiet"
+            kind = verdict_kind(score)
             whom = f"{shorten(run.short, 10)}*" if score.adaptive else shorten(run.short, 14)
             parts.append(el("text", f"{run.key}\u2002{whom}", x=8.0, y=middle + 4, class_="tick"))
             wide = max(x(score.chance_high) - x(min(score.chance, score.chance_high)), 2.0)
@@ -145,7 +145,7 @@ def null_distribution(name: str, detail: Detail, score: Score | None, measure: s
             high = box.bottom - y(count)
             wide = x(stop) - x(start) - 0.5
             parts.append(el("rect", x=x(start), y=y(count), width=wide, height=high, class_="null"))
-    kind = "leak" if leaks(score) else "quiet"
+    kind = verdict_kind(score)
     low, high = x(score.low), x(score.high)
     tall = box.bottom - box.top
     parts.append(el("rect", x=low, y=box.top, width=max(high - low, 1.0), height=tall, class_=f"span {kind}"))

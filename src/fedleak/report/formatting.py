@@ -8,6 +8,7 @@ from typing import Any
 
 from fedleak.core import format_value, percent, places
 from fedleak.results.audit import Score
+from fedleak.score.strongest import interval_of
 
 __all__ = [
     "run_label",
@@ -18,6 +19,8 @@ __all__ = [
     "rows",
     "numeric",
     "interval",
+    "picked_interval",
+    "by_seed",
     "percent",
     "times",
     "printable",
@@ -79,6 +82,21 @@ def interval(score: Score) -> str:
     """A score with its interval, all three to the same place."""
     to = places(score.value)
     return f"{score.value:.{to}f} [{score.low:.{to}f}, {score.high:.{to}f}]"
+
+
+def picked_interval(score: Score) -> str:
+    """The same with the interval that holds for all attacks on the question at once, where it is known."""
+    to, (low, high) = places(score.value), interval_of(score)
+    return f"{score.value:.{to}f} [{low:.{to}f}, {high:.{to}f}]"
+
+
+def by_seed(score: Score) -> str:
+    """The score of each seed and their spread; nothing for one seed."""
+    if len(score.by_seed) < 2:
+        return ""
+    to = places(score.value)
+    each = ", ".join(f"{value:.{to}f}" for value in score.by_seed)
+    return f"{each} (spread {max(score.by_seed) - min(score.by_seed):.{to}f})"
 
 
 def times(score: Score) -> str:

@@ -51,4 +51,4 @@ def control_definitions(scores: Iterable[Score]) -> list[tuple[str, str]]:
     ]
 
 
-_ARTEFACT = "There, a score above or below chance is an artefact of the set-up."
+_ARTEFACT = "There, a score that differs from chance beyond luck is an artefact of the set-up."

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedleak.report.formatting import format_value, interval, run_label, times
+from fedleak.report.formatting import format_value, interval, picked_interval, run_label
 from fedleak.report.metrics import metric_info, metric_title
 from fedleak.results.audit import Audit, GameInfo, MetricInfo, Score, Threat, Utility
 from fedleak.results.detail import Detail
-from fedleak.score.controls import departure
+from fedleak.score.strongest import any_leaks, leaks, strongest
 
 __all__ = [
     "RunSummary",
@@ -19,9 +19,9 @@ __all__ = [
     "game_summaries",
     "leaks",
     "verdict",
-    "control_held",
-    "helped",
+    "verdict_kind",
     "changed",
+    "compared",
     "failed",
     "over_limit",
 ]
@@ -49,7 +49,7 @@ class RunSummary:
 
     def score(self, attack: str, metric: str) -> Score | None:
         """The score of one attack, if it was run on this federation; the stronger one where there are two."""
-        return max(self.rows(attack, metric), key=strength, default=None)
+        return strongest(self.rows(attack, metric))
 
     def beside(self, score: Score, metric: str) -> Score | None:
         """Another metric of the same attack run."""
@@ -61,8 +61,12 @@ class RunSummary:
         return any(score.adaptive for score in self.scores)
 
     def strongest(self, metric: str) -> Score | None:
-        """The strongest attack: the one whose lower confidence bound is highest."""
-        return max(self.of(metric), key=strength, default=None)
+        """The strongest attack: the one with the highest score."""
+        return strongest(self.of(metric))
+
+    def leaks(self, metric: str) -> bool | None:
+        """Whether any attack has shown a leak; None: no verdict, because too few users are asked about."""
+        return any_leaks(self.of(metric))
 
     @property
     def utility(self) -> Utility | None:
@@ -81,6 +85,7 @@ class GameSummary:
     metric: str  # the one that verdicts are about
     threat: Threat | None
     attacks: tuple[str, ...]
+    not_run: str | None  # the strongest attack on this question, if the plan does not run it
     runs: tuple[RunSummary, ...]
 
     @property
@@ -156,6 +161,7 @@ def game_summaries(audit: Audit) -> tuple[GameSummary, ...]:
                 ),
                 threat=threats.get(adversary),
                 attacks=tuple(dict.fromkeys([*(a for a in audit.attacks if a in played), *sorted(played)])),
+                not_run=next((n.attack for n in audit.not_run if (n.adversary, n.game) == (adversary, game)), None),
                 runs=tuple(runs),
             )
         )
@@ -170,76 +176,30 @@ def _letters(position: int) -> str:
     return chr(ord("A") + position) if position < 26 else f"{chr(ord('A') + position % 26)}{position // 26}"
 
 
-def strength(score: Score) -> tuple[float, float]:
-    """The key by which the strongest attack is chosen: lower confidence bound, then value."""
-    return score.low, score.value
+def verdict(score: Score, *, picked: bool = False) -> str:
+    """The verdict on one score, in fixed words; a failed attack does not prove privacy.
 
-
-def leaks(score: Score) -> bool:
-    """Whether an attack has shown a leak: its whole interval is above chance; below it, for a distance."""
-    return score.high < score.chance if score.distance else score.low > score.chance
-
-
-def verdict(score: Score) -> str:
-    """The verdict on one score, in fixed words; a failed attack does not prove privacy."""
-    if score.verdict:
+    `picked`: the score was picked as the highest one, so its interval is the one that holds for all attacks at once.
+    """
+    shown = leaks(score)
+    if shown is None:
+        return f"no verdict: too few users ({score.users})"
+    if score.verdict and not picked:
         return score.verdict
-    if leaks(score):
-        return f"leaks: {interval(score)}, chance {format_value(score.chance)}"
-    return f"no leak shown by this attack (n={score.n})"
+    numbers = f"{picked_interval(score) if picked else interval(score)}, chance {format_value(score.chance)}{_p(score)}"
+    quiet = f"no leak shown by this attack (n={score.n})"
+    return f"leaks: {numbers}" if shown else f"{quiet}: {numbers}" if picked else quiet
 
 
-def control_held(scene: GameSummary) -> tuple[bool | None, str]:
-    """Whether the control held (None: there was none), and what that means."""
-    scores = [score for run in scene.controls for score in run.of(scene.metric)]
-    if not scores:
-        return None, (
-            "No control was run, so this audit cannot separate leakage from users' data from artefacts of the set-up."
-        )
-    off = [(score, direction) for score in scores if (direction := departure(score, len(scores)))]
-    kinds = {run.control for run in scene.controls}
-    where = "where no data is user-specific" if kinds == {"iid"} else "where there is nothing to find"
-    if not off:
-        many = "the score is not" if len(scores) == 1 else f"none of the {len(scores)} scores is"
-        cause = (
-            "the users' own data, not from the set-up"
-            if kinds == {"iid"}
-            else "data that clients reuse, not from the set-up"
-            if kinds == {"fresh-data"}
-            else "the run, not from the set-up"
-        )
-        return True, (
-            f"The control holds: {where}, {many} shown to differ from chance. What the attacks find elsewhere comes "
-            f"from {cause}."
-        )
-    names = ", ".join(
-        f"{score.attack} ({format_value(score.value)}, {direction} chance {format_value(score.chance)})"
-        for score, direction in off
-    )
-    return False, (
-        f"The control failed: {where}, {len(off)} of {len(scores)} scores differ from chance: {names}. If other seeds "
-        "show it too, the scores are artefacts of the set-up, and none of them is reliable."
-    )
+def _p(score: Score) -> str:
+    if score.p is None:
+        return ""
+    return f", p = {score.p:.3f}" if score.p >= 0.001 else ", p < 0.001"
 
 
-def helped(scene: GameSummary, run: RunSummary) -> str:
-    """One sentence on how a defence changes the strongest attack, and its cost in utility."""
-    after = run.strongest(scene.metric)
-    if after is None:
-        return "No attack was scored under this defence."
-    baseline = scene.undefended.strongest(scene.metric) if scene.undefended else None
-    before = f" instead of {format_value(baseline.value)}" if baseline else ""
-    knowing = ", defence-aware" if after.adaptive else ""
-    sentence = (
-        f"the strongest attack ({after.attack}{knowing}) reaches {scene.measure} {format_value(after.value)}{before}"
-    )
-    if leaks(after):
-        above = f"above chance ({format_value(after.chance)})" if after.chance else "above chance"
-        sentence += f", still {f'{times(after)} chance' if times(after) != '-' else above}"
-    else:
-        sentence += f", and no attack was shown to beat chance ({format_value(after.chance)})"
-    cost = changed(run.utility)
-    return f"{sentence}; {cost}." if cost else f"{sentence}."
+def verdict_kind(score: Score) -> str:
+    """The class of a verdict, by which it is coloured: leak, quiet, or open, where there is no verdict."""
+    return {True: "leak", False: "quiet", None: "open"}[leaks(score)]
 
 
 def changed(utility: Utility | None) -> str:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from fedleak.core import format_interval
 from fedleak.report.formatting import epsilon, format_value, run_label
 from fedleak.results.defence_results import Effect, Promise, Setting, Tradeoff
 from fedleak.results.detail import Figure, Series
 
-__all__ = ["COLUMNS", "figure", "rows", "changes", "promise"]
+__all__ = ["COLUMNS", "unclear", "figure", "rows", "note", "changes", "promise"]
 
 COLUMNS = (
     "defence",
     "strongest attack",
-    "score",
+    "advantage",
     "up to",
+    "leak shown",
     "utility kept",
     "equal steps",
     "steps",
@@ -22,38 +24,40 @@ COLUMNS = (
 )
 
 
+def unclear(weighed: Tradeoff) -> bool:
+    """Whether utility kept has no meaning, because the undefended model is not clearly better than a constant."""
+    return any(setting.kept is None for setting in weighed.settings)
+
+
 def figure(weighed: Tradeoff, measure: str) -> Figure:
     """Leakage against utility, one line per defence through its strengths (Fig. 12 of Orekondy et al., 2020).
 
-    `measure` is the title of the metric. Leakage is in multiples of chance, where these are meaningful.
+    `measure` is the title of the metric. Leakage is the advantage, by one chance level for all settings, so a lower
+    score is never drawn higher.
     """
-    counted = all(setting.bound is not None for setting in weighed.settings)
     named: dict[str, list[Setting]] = {}
     for setting in weighed.settings:
         named.setdefault(_family(setting), []).append(setting)
-    lines = []
-    for family, same in named.items():
-        unit = [one.chance if counted else 1.0 for one in same]
-        lines.append(
-            Series(
-                name=family,
-                x=[one.kept for one in same],
-                y=[one.value / u for one, u in zip(same, unit, strict=True)],
-                low=[one.low / u for one, u in zip(same, unit, strict=True)],
-                high=[one.high / u for one, u in zip(same, unit, strict=True)],
-                labels=[run_label(one.defence, None) for one in same],
-            )
+    across = [_across(setting) for setting in weighed.settings]
+    lines = [
+        Series(
+            name=family,
+            x=[_across(one) for one in same],
+            y=[one.advantage for one in same],
+            low=[one.advantage_low for one in same],
+            high=[one.advantage_high for one in same],
+            labels=[run_label(one.defence, None) for one in same],
         )
-    ends = [min(s.kept for s in weighed.settings), max(s.kept for s in weighed.settings)]
-    chance = 1.0 if counted else max(setting.chance for setting in weighed.settings)
-    lines.append(Series(name="chance", x=ends, y=[chance, chance], reference=True))
-    if counted:
-        lines.append(Series(name=f"target, {weighed.target:g}x", x=ends, y=[weighed.target] * 2, reference=True))
+        for family, same in named.items()
+    ]
+    ends = [min(across), max(across)]
+    lines.append(Series(name="chance", x=ends, y=[0.0, 0.0], reference=True))
+    lines.append(Series(name=f"target, {weighed.target:g}", x=ends, y=[weighed.target] * 2, reference=True))
     return Figure(
         kind="lines",
         title="Leakage against utility of each defence",
-        x_label="utility, in units of the undefended model's",
-        y_label=f"{measure} of the strongest attack" + (", times chance" if counted else ""),
+        x_label="utility" if unclear(weighed) else "utility kept",
+        y_label=f"advantage of the strongest attack ({measure})",
         series=lines,
     )
 
@@ -64,10 +68,11 @@ def rows(weighed: Tradeoff) -> list[tuple[str, ...]]:
         (
             run_label(one.defence, None),
             f"{one.attack}{', adapted' if one.adaptive else ''}",
-            f"{format_value(one.value)} [{format_value(one.low)}, {format_value(one.high)}]",
-            "-" if one.bound is None else f"{one.bound:.1f}x",
-            _share(one.kept, one.kept_low, one.kept_high),
-            "" if one.matched is None else f"{one.matched:.2f}",
+            format_interval(one.advantage, one.advantage_low, one.advantage_high),
+            format_value(one.bound),
+            {True: "yes", False: "no", None: "no verdict: too few users"}[one.leaks],
+            _kept(one),
+            "" if one.matched is None else _share(one.matched),
             f"{one.steps:.1f}x",
             "" if one.seconds is None else f"{one.seconds:.1f}x",
             "" if one.epsilon is None else epsilon(one.epsilon),
@@ -75,6 +80,15 @@ def rows(weighed: Tradeoff) -> list[tuple[str, ...]]:
         )
         for one in weighed.settings
     ]
+
+
+def note(weighed: Tradeoff) -> str:
+    """What the units of the table are, for the terminal."""
+    worse = any(one.kept is not None and one.kept < 0 for one in weighed.settings)
+    return (
+        f"Advantage: 0 at chance ({format_value(weighed.chance)}, for all rows), 1 for the highest possible score. "
+        "Utility kept: share of the gain over a constant prediction" + ("; below 0%: worse than one." if worse else ".")
+    )
 
 
 def changes(effect: Effect) -> str:
@@ -129,5 +143,16 @@ def _family(setting: Setting) -> str:
     return "+".join([str(setting.defence["name"]), *(str(d["name"]) for d in setting.defence.get("also", []))])
 
 
-def _share(value: float, low: float, high: float) -> str:
-    return f"{value:.2f}" if high - low < 0.005 else f"{value:.2f} [{low:.2f}, {high:.2f}]"
+def _across(one: Setting) -> float:
+    return one.utility if one.kept is None else one.kept
+
+
+def _kept(one: Setting) -> str:
+    if one.kept is None or one.kept_low is None or one.kept_high is None:
+        return "-"
+    kept, low, high = (_share(value) for value in (one.kept, one.kept_low, one.kept_high))
+    return kept if low == high else f"{kept} [{low}, {high}]"
+
+
+def _share(value: float) -> str:
+    return f"{round(value, 2) + 0.0:.0%}"  # never a negative zero

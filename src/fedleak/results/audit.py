@@ -25,6 +25,7 @@ __all__ = [
     "Finding",
     "Threat",
     "Untested",
+    "NotRun",
     "Audit",
 ]
 
@@ -147,6 +148,14 @@ class Untested(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
+class NotRun(msgspec.Struct, frozen=True, kw_only=True):
+    """The strongest attack on a question, which the adversary could run and the plan does not."""
+
+    adversary: str
+    game: str
+    attack: str
+
+
 class Audit(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that an audit found."""
 
@@ -170,6 +179,7 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     promises: list[Promised] = []
     tradeoffs: list[Tradeoff] = []  # where defences were tried
     failures: list[Failure] = []
+    not_run: list[NotRun] = []
     analyses: list[Analysis] = []
     untested: list[Untested]
     plan: str  # the plan file as it was run

@@ -36,18 +36,21 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     """What one defence, at one strength, buys against one adversary's question, and what it costs."""
 
     defence: dict[str, Any] | None  # null: none
-    attack: str  # the strongest: its interval begins highest
+    attack: str  # the strongest: its score is the highest
     adaptive: bool  # by somebody who knows of the defence
     value: float
-    low: float
+    low: float  # of the interval that holds for all attacks at once, where it is known
     high: float
     chance: float
-    bound: float | None  # the highest upper end of any attack's interval, in multiples of its chance; None: no chance
-    leaks: bool  # some attack beats chance
+    advantage: float  # value on the scale of the trade-off, with the chance level that all its settings share
+    advantage_low: float
+    advantage_high: float
+    bound: float  # the highest upper end of any attack's interval, as an advantage
+    leaks: bool | None  # some attack was shown to leak; None: no verdict, because too few users are asked about
     utility: float
-    kept: float  # utility in units of the undefended one's: 1 costs nothing
-    kept_low: float  # over seeds
-    kept_high: float
+    kept: float | None  # share of the undefended model's gain over a constant prediction; None: there is no clear gain
+    kept_low: float | None  # over seeds
+    kept_high: float | None
     matched: float | None  # the same after as many local steps as the undefended run; None where they are as many
     steps: float  # local steps, in units of the undefended run's
     seconds: float | None  # computing time of one update on its client, in the same units
@@ -61,7 +64,8 @@ class Tradeoff(msgspec.Struct, frozen=True, kw_only=True):
     adversary: str
     game: str
     metric: str
-    target: float  # times chance, below which the upper bound must lie
+    chance: float  # of the strongest attack on the undefended run; every advantage is counted from it
+    target: float  # an advantage, below which the upper bound must lie
     settings: list[Setting]  # none first, then the defences as the plan lists them
     advice: str
 

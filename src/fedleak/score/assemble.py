@@ -17,7 +17,7 @@ from fedleak.core import Capability, Observation
 from fedleak.games.game import Game
 from fedleak.plan.configure import to_dict
 from fedleak.plan.plan import Plan
-from fedleak.results.audit import Audit, GameFigure, GameInfo, Score, Threat, Untested, Utility
+from fedleak.results.audit import Audit, GameFigure, GameInfo, NotRun, Score, Threat, Untested, Utility
 from fedleak.results.defence_results import Effect, Promised
 from fedleak.results.detail import Detail
 from fedleak.score.controls import warnings
@@ -47,6 +47,7 @@ def assemble(plan: Plan, runs: Sequence[RunResult], seconds: float, effects: Seq
     scores, details = scored(plan, runs)
     first = base.facts[0]
     games = {label(game, plan.games): about(game) for game in plan.games}
+    missing = missing_strongest(plan)
     return Audit(
         title=plan.title,
         story=plan.story,
@@ -84,9 +85,8 @@ def assemble(plan: Plan, runs: Sequence[RunResult], seconds: float, effects: Seq
             for run in runs
             if run.control is None and not run.adaptive and (given := described(run.defences)) is not None
         ],
-        tradeoffs=tradeoffs(
-            scores, [price(run) for run in runs if run.control is None], plan.audit.target, missing_strongest(plan)
-        ),
+        tradeoffs=tradeoffs(scores, [price(run) for run in runs if run.control is None], plan.audit.target, missing),
+        not_run=[NotRun(adversary=who, game=game, attack=attack) for (who, game), attack in missing.items()],
         untested=untested(plan),
         plan=plan.text,
         resolved=dict(plan.resolved),
@@ -206,6 +206,7 @@ def price(run: RunResult) -> Price:
         defence=described(run.defences),
         adaptive=run.adaptive,
         utility=[facts.utility for facts in run.facts],
+        constant=[facts.chance for facts in run.facts],
         matched=at_matched if any(facts.matched is not None for facts in run.facts) else None,
         steps=[facts.local_steps for facts in run.facts],
         epsilon=min((p.epsilon for p in run.facts[0].promises if p.epsilon is not None), default=None),

@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+import numpy as np
+
 from fedleak.core import format_interval, format_value
 from fedleak.lazy import stats
 from fedleak.results.audit import Finding, Score
 
-__all__ = ["departure", "null_scores", "warnings"]
+__all__ = ["POWER", "departure", "detectable", "null_scores", "warnings"]
 
 _LEVEL = 0.05  # false positive rate of a sound set-up; chance_low and chance_high are the ends of the middle 95%
+POWER = 0.8  # share of cases in which a control shows the smallest score that it is said to detect
 
 
 def departure(score: Score, tests: int = 1) -> Literal["above", "below"] | None:
@@ -25,13 +28,47 @@ def departure(score: Score, tests: int = 1) -> Literal["above", "below"] | None:
     of tests (Bonferroni; the tail of the permutations is taken for a normal one). Either alone has a higher error rate
     than its level where users are few, because averages over ranks are skewed.
     """
-    limit = float(stats.norm.isf(_LEVEL / 2 / max(1, tests))) / float(stats.norm.isf(_LEVEL / 2))
+    limit = _correction(tests)
     if score.low > score.chance and score.value - score.chance > limit * (score.chance_high - score.chance):
         return "above"
     lowest = score.chance if score.chance_low is None else score.chance_low
     if score.high < score.chance and score.chance - score.value > limit * (score.chance - lowest):
         return "below"
     return None
+
+
+def _correction(tests: int) -> float:
+    return float(stats.norm.isf(_LEVEL / 2 / max(1, tests))) / float(stats.norm.isf(_LEVEL / 2))
+
+
+def detectable(score: Score, tests: int = 1) -> float | None:
+    """The smallest true score above chance that this control would have shown (`departure`) in POWER of all cases.
+
+    None where it would not have shown even the highest score, and for distances. The score is taken for normal around
+    its true value, with a standard deviation that follows from its interval and grows with the score as that of a
+    share does. It is at most that of one independent yes or no per user, which also stands in where the control's
+    interval has no width.
+    """
+    if score.distance:
+        return None
+    inside = float(stats.norm.isf((1 - score.level) / 2))
+    values = np.linspace(score.chance, 1, 2001)
+    share = np.sqrt(values * (1 - values))
+    spread = share / np.sqrt(max(1, score.users))
+    own, at = (score.high - score.low) / 2 / inside, np.sqrt(max(0.0, score.value * (1 - score.value)))
+    if own > 0 and at > 0:
+        spread = np.minimum(spread, own * share / at)
+    shown = (values - inside * spread > score.chance) & (
+        values - score.chance > _correction(tests) * (score.chance_high - score.chance)
+    )
+    if not shown.any():
+        return None
+    critical = values[shown.argmax()]
+    # Resampling n users understates the spread by a factor of n / (n - 1) in the variance.
+    few = max(2, score.users)
+    above = float(stats.t.ppf(POWER, few - 1)) * np.sqrt(few / (few - 1))
+    enough = values - above * spread >= critical
+    return float(values[enough.argmax()]) if enough.any() else None
 
 
 def null_scores(scores: Sequence[Score], controls: Mapping[str, Sequence[str]]) -> list[Score]:
@@ -65,7 +102,7 @@ def warnings(scores: Sequence[Score], controls: Mapping[str, Sequence[str]], fin
             )
             told.append(
                 f"The control failed ({adversary}, {game}): where there is nothing to find, {len(off)} of {len(here)} "
-                f"scores are {direction} chance: {names}. {means} By chance this happens in 1 of 20 audits: "
-                "repeat it with other seeds. If it persists, do not rely on the verdicts below."
+                f"scores are {direction} chance: {names}. {means} A sound set-up fails this check in up "
+                "to 1 of 20 audits: repeat it with other seeds. If it fails again, do not rely on the verdicts below."
             )
     return told

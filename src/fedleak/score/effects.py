@@ -69,8 +69,8 @@ def _cosine(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> float:
 def _told(same: float, cosine: float, idle: bool, others: bool, moved: bool, hidden: str) -> str:
     if idle:
         return (
-            "It has no effect here: updates, participating clients and the aggregate are the same as without the "
-            "defence."
+            "It has no effect here: updates, participating clients and the aggregate of the first round are the same "
+            "as without the defence."
         )
     parts = []
     if same == 1.0:
@@ -80,7 +80,7 @@ def _told(same: float, cosine: float, idle: bool, others: bool, moved: bool, hid
     else:
         parts.append(f"What a client sends differs from the raw update (cosine {cosine:.2f})")
     if hidden:
-        parts.append(f"{hidden} is hidden from every adversary")
+        parts.append(f"{hidden} is taken to be hidden from every adversary")
     if others:
         parts.append("different clients take part")
     if same == 1.0 and moved:

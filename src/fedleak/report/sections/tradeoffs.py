@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fedleak.report import analysis_figures, figures, sentences, tradeoff
+from fedleak.report import analysis_figures, figures, formatting, sentences, tradeoff
 from fedleak.report.formatting import printable
 from fedleak.report.section import Section
 from fedleak.report.summary import GameSummary, game_summaries
@@ -24,7 +24,7 @@ class Tradeoffs(Section):
 
     name: ClassVar[str] = "helps"
     link: ClassVar[str] = "Trade-offs"
-    title: ClassVar[str] = "What helps, and what it costs"
+    title: ClassVar[str] = "What defences change, and what they cost"
 
     def context(self, audit: Audit) -> Mapping[str, Any] | None:
         """For every adversary and game: the strongest attack on each run, costs, figures, and every verdict."""
@@ -49,6 +49,8 @@ def _scene(scene: GameSummary, name: str, audit: Audit) -> Mapping[str, Any]:
         if weighed
         else None,
         "prices": tradeoff.rows(weighed) if weighed else [],
+        "unclear": weighed is not None and tradeoff.unclear(weighed),
+        "by_seed": any(formatting.by_seed(score) for run in scene.runs for score in run.of(scene.metric)),
         "figures": [
             (analysis_figures.draw_figure(f"{name}-f{i}", one.figure), one.caption) for i, one in enumerate(own)
         ],
@@ -74,4 +76,5 @@ def _prices(weighed: Tradeoff, console: Console, *, alone: bool) -> None:
             )
         )
     console.print(table)
+    console.print(Text(tradeoff.note(weighed), style="dim"))
     console.print(Text(printable(weighed.advice), style="bold"))

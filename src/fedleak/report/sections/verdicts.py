@@ -58,16 +58,19 @@ class Verdicts(Section):
 
 def _verdict(scene: GameSummary, introduced: bool) -> Mapping[str, Any]:
     best = scene.undefended.strongest(scene.metric) if scene.undefended else None
-    held, control = summary.control_held(scene)
+    held, control = sentences.control_held(scene)
     return {
         "scene": scene,
         "introduced": introduced,
         "best": best,
+        "leaks": scene.undefended.leaks(scene.metric) if scene.undefended else False,
+        "exact": sentences.exact(scene),
+        "not_run": sentences.not_run(scene),
         "big": sentences.big(best) if best else "",
         "found": sentences.found(scene) if scene.undefended else "",
         "control_held": held,
         "control": control,
-        "helped": [(run, summary.helped(scene, run)) for run in scene.defended],
+        "helped": [(run, sentences.helped(scene, run)) for run in scene.defended],
     }
 
 
@@ -81,17 +84,18 @@ def _story(scene: GameSummary, console: Console, *, first: bool) -> None:
             _point(console, "It can", "; ".join(threat.capabilities))
     _point(console, "Question", scene.question)
     if scene.undefended is not None:
-        best = scene.undefended.strongest(scene.metric)
-        shown = best is not None and summary.leaks(best)
-        _point(console, "Result", sentences.found(scene), "bold red" if shown else "bold")
-        if best is not None:
-            _point(console, "", f"{best.attack}, {scene.measure}: {summary.verdict(best)}")
+        style = {True: "bold red", False: "bold", None: "bold yellow"}[scene.undefended.leaks(scene.metric)]
+        _point(console, "Result", sentences.found(scene), style)
+        if exact := sentences.exact(scene):
+            _point(console, "", exact)
+        if missing := sentences.not_run(scene):
+            _point(console, "", missing, "yellow")
         if scene.undefended.utility is not None and first:
             _point(console, "Utility", summary.compared(scene.undefended.utility))
-    held, words = summary.control_held(scene)
+    held, words = sentences.control_held(scene)
     _point(console, "Control", words, "" if held else "yellow")
     for run in scene.defended:
-        _point(console, "Defence", f"{run.label}: {summary.helped(scene, run)}")
+        _point(console, "Defence", f"{run.label}: {sentences.helped(scene, run)}")
 
 
 def _point(console: Console, name: str, text: str, style: str = "") -> None:
@@ -135,7 +139,7 @@ def _strip(first: int, second: int, beside: Sequence[Column]) -> Table:
 
 
 def _row(run: RunSummary, score: Score, beside: Sequence[Column]) -> tuple[Text, ...]:
-    style = "red" if summary.leaks(score) else ""
+    style = {"leak": "red", "quiet": "", "open": "yellow"}[summary.verdict_kind(score)]
     return (
         Text(f"  {printable(score.attack)}{', adapted' if score.adaptive else ''}"),
         Text(interval(score), style=style),
