@@ -62,6 +62,7 @@ class Isolated:
 
     predictions: Predictions
     confined: str  # by which features of the system; empty: it had a process of its own, but could read files
+    seconds: float  # of computing
 
 
 class _Zygote:
@@ -126,10 +127,10 @@ def attack_in_process(
         job = AttackJob(
             folder=str(folder), modules=modules, packages=packages, memory=budget.memory, minutes=budget.minutes
         )
-        confined = _converse(attack.name, job, budget, progress)
+        confined, seconds = _converse(attack.name, job, budget, progress)
         if any(folder.resolve().is_relative_to(place) for place in installation()):
             confined = ""  # the audit lies among the code that every process may read
-        return Isolated(_read(folder / SCRATCH / RESULT, attack.name), confined)
+        return Isolated(_read(folder / SCRATCH / RESULT, attack.name), confined, seconds)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -163,8 +164,8 @@ def _code(*objects: Any) -> tuple[dict[str, str], tuple[str, ...]]:
     return own, tuple(str(Path(file).parent) for file in packages)
 
 
-def _converse(attack: str, job: AttackJob, budget: Budget, progress: Callable[[float], None]) -> str:
-    """Send the job to the zygote and listen; returns by what the process was confined."""
+def _converse(attack: str, job: AttackJob, budget: Budget, progress: Callable[[float], None]) -> tuple[str, float]:
+    """Send the job to the zygote and listen; returns by what the process was confined, and how long it computed."""
     confined: str | None = None
     error, finished, rest = None, False, b""
     with _lock, _ready() as connection:
@@ -175,8 +176,9 @@ def _converse(attack: str, job: AttackJob, budget: Budget, progress: Callable[[f
             except (EOFError, OSError) as gone:
                 raise _Gone(f"attack '{attack}': its process is gone; rerun the same command to resume") from gone
             if received.startswith(FROM_ZYGOTE):
-                _require(attack, _parse(received[1:]), error, finished, budget)
-                return confined or ""
+                ended = _parse(received[1:])
+                _require(attack, ended, error, finished, budget)
+                return confined or "", float(ended["seconds"])
             *lines, rest = (rest + received[1:])[-_LONGEST:].split(b"\n")
             for said in map(_parse, lines):
                 if confined is None:  # the first message, before any code of the attack's is run

@@ -69,10 +69,15 @@ def _serve_one(job: AttackJob, connection: Connection) -> None:
         os.killpg(child, signal.SIGKILL)  # whatever it started
     with contextlib.suppress(ProcessLookupError):
         os.kill(child, signal.SIGKILL)
-    _, status = os.waitpid(child, 0)
+    _, status, used = os.wait4(child, 0)
     if ended == "gone":
         os._exit(0)
-    connection.send_bytes(FROM_ZYGOTE + message({"exit": os.waitstatus_to_exitcode(status), "late": ended == "late"}))
+    said = {
+        "exit": os.waitstatus_to_exitcode(status),
+        "late": ended == "late",
+        "seconds": used.ru_utime + used.ru_stime,
+    }
+    connection.send_bytes(FROM_ZYGOTE + message(said))
 
 
 def _relay(reads: int, connection: Connection, deadline: float) -> str:
