@@ -31,10 +31,10 @@ from fedleak.games.identify import Identify
 from fedleak.metrics.permutation import average_precision, top
 from fedleak.pipeline import stages
 from fedleak.pipeline.attack_runner import play
-from fedleak.pipeline.jobs import single_threaded
 from fedleak.pipeline.runs import runs
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import parse
+from fedleak.sandbox.fork_server import single_threaded
 from fedleak.views.adversaries import ANONYMOUS_SERVER
 from fedleak.views.view import View
 

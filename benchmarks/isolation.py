@@ -21,10 +21,10 @@ from fedleak.attacks.context import AttackContext
 from fedleak.core import rng_for
 from fedleak.pipeline import stages
 from fedleak.pipeline.attack_runner import build_questions
-from fedleak.pipeline.jobs import single_threaded
 from fedleak.pipeline.runs import runs
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import parse
+from fedleak.sandbox.fork_server import single_threaded
 from fedleak.sandbox.process import Budget, attack_in_process
 
 PLAN = Path(__file__).parents[1] / "plans" / "demo.toml"

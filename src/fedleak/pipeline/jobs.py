@@ -17,13 +17,11 @@ from functools import cache
 from typing import Protocol
 
 import msgspec
-from threadpoolctl import threadpool_limits
 
 from fedleak.errors import FedleakError
-from fedleak.lazy import torch
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import parse
-from fedleak.sandbox.fork_server import fork_server, without_main
+from fedleak.sandbox.fork_server import fork_server, single_threaded, without_main
 
 __all__ = ["Progress", "Tick", "cores", "share_cores", "run_jobs", "serialise_plan", "deserialise_plan"]
 
@@ -152,20 +150,14 @@ def drain(ticks: multiprocessing.queues.Queue[float], tick: Tick) -> None:
             return
 
 
-def single_threaded() -> None:
-    """One thread in every numerical library: the jobs are the parallelism."""
-    torch.set_num_threads(1)
-    threadpool_limits(1)
-
-
 def enter(ticks: multiprocessing.queues.Queue[float], first: Callable[[], None] | None) -> None:
     """Initialise a worker process; only the main process handles Ctrl-C."""
     global _ticks
     _ticks = ticks
-    if first is not None:
-        first()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     single_threaded()
+    if first is not None:
+        first()
 
 
 def work(job: Job, arguments: tuple[object, ...]) -> None:

@@ -9,7 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.context import ForkServerContext
 
-__all__ = ["fork_server", "without_main"]
+from threadpoolctl import threadpool_limits
+
+from fedleak.lazy import torch
+
+__all__ = ["fork_server", "single_threaded", "without_main"]
 
 # Imported once; each fork then starts at once.
 _PRELOAD = [
@@ -28,6 +32,12 @@ def fork_server() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_PRELOAD)
     return context
+
+
+def single_threaded() -> None:
+    """One thread in every numerical library: the jobs are the parallelism."""
+    torch.set_num_threads(1)
+    threadpool_limits(1)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ first job, or from the fork server of the main process.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import selectors
@@ -18,11 +19,13 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from fedleak.sandbox.confined import AttackJob, message, run_job
+from fedleak.sandbox.fork_server import single_threaded
 
 __all__ = ["FROM_ATTACK", "FROM_ZYGOTE", "serve", "fork_zygote", "request"]
 
 FROM_ATTACK, FROM_ZYGOTE = b"a", b"z"  # the first byte of what is sent: an attack must not forge its own end
 _CHUNK = 1 << 16
+_MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1  # of mallopt, in glibc
 _SLOWER = 20  # a child may wait so many times longer than it may compute, on a loaded machine
 
 
@@ -44,6 +47,8 @@ def serve(connection: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the main process, which then closes the connection
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _close_all_but(connection.fileno())
+    single_threaded()
+    keep_memory()
     while True:
         try:
             job = AttackJob(**json.loads(connection.recv_bytes()))
@@ -94,6 +99,17 @@ def _relay(reads: int, connection: Connection, deadline: float) -> str:
                     return "closed"
                 connection.send_bytes(FROM_ATTACK + data)
     return "late"
+
+
+def keep_memory() -> None:
+    """Let the C library reuse memory from the start: it learns to only after a while, which a child has not got.
+
+    Without this every large array is mapped anew, and the page faults cost an attack a fifth of its time.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        libc = ctypes.CDLL(None)
+        for setting, value in ((_MMAP_THRESHOLD, 32 << 20), (_TRIM_THRESHOLD, 512 << 20)):
+            libc.mallopt(setting, value)
 
 
 def _write(descriptor: int, data: bytes) -> None:
