@@ -123,7 +123,7 @@ def user_tail(
 
         return in_chunks(draw, max(permutations, _PERMUTATIONS), users)
 
-    [[mean, high, share, worst, evidence]] = summary(values[None])
+    mean, high, share, worst, evidence = map(float, summary(values[None])[0])
     tested, chance = null(moved=False), null(moved=True)
     p = min(1.0, attacks * (1 + int((tested[:, 4] >= evidence - 1e-9).sum())) / (1 + len(tested)))
     chosen = int(np.lexsort((values, _lower(values[None], known, z)[0]))[-1])
@@ -136,19 +136,19 @@ def user_tail(
         threshold=each.threshold,
         users=users,
         level=level,
-        mean=float(mean),
+        mean=mean,
         mean_chance=float(chance[:, 0].mean()),
         quantile=QUANTILE,
-        tail=float(high),
+        tail=high,
         tail_low=ends.low,
         tail_high=ends.high,
         tail_chance=float(chance[:, 1].mean()),
-        share=float(share),
+        share=share,
         share_low=counted.low,
         share_high=counted.high,
         share_chance=float(chance[:, 2].mean()),
         share_chance_high=float(np.quantile(chance[:, 2], level)),
-        worst=float(worst),
+        worst=worst,
         worst_low=interval.low,
         worst_high=interval.high,
         worst_trials=float(known[chosen]),

@@ -15,16 +15,15 @@ import msgspec
 from fedleak import registry
 from fedleak.core import Capability, Observation
 from fedleak.games.game import Game
-from fedleak.metrics.per_user import user_tail
 from fedleak.plan.configure import to_dict
 from fedleak.plan.plan import Plan
 from fedleak.results.audit import Audit, GameFigure, GameInfo, Score, Threat, Untested, Utility
 from fedleak.results.defence_results import Effect, Promised
 from fedleak.results.detail import Detail
-from fedleak.results.users import UserTail
 from fedleak.score.controls import warnings
 from fedleak.score.score import AttackResult, measure_all, scores_of
 from fedleak.score.tradeoff import Price, tradeoffs
+from fedleak.score.users import tail_of
 from fedleak.trace.run_facts import RunFacts
 from fedleak.views.adversaries import Adversary
 from fedleak.views.adversaries import describe as describe
@@ -120,20 +119,9 @@ def scored(plan: Plan, runs: Sequence[RunResult]) -> tuple[list[Score], list[Det
             scores += [limited(score, plan.limits.get(game.name, {}), run) for score in found.values()]
             null = measured[game.metrics[0].name].null
             parts = msgspec.structs.asdict(game.detail(played, found))
-            tail = _user_tail(plan, played, game, adversary)
+            tail = tail_of(plan, played, game, adversary)
             details.append(Detail(**labels, **parts, null=[float(value) for value in null], user_tail=tail))
     return scores, details
-
-
-def _user_tail(plan: Plan, played: Sequence[AttackResult], game: Game, adversary: Adversary) -> UserTail | None:
-    """What the attack does to single users; the report picks one attack, so all attacks on the question count."""
-    each = game.metrics[0].each_user
-    if each is None:
-        return None
-    attacks = sum(asked == game and by.name == adversary.name for _, asked, by in plan.plays)
-    return user_tail(
-        played, each, level=plan.audit.level, permutations=plan.audit.permutations, attacks=max(1, attacks)
-    )
 
 
 def limited(score: Score, limits: Mapping[str, float], run: RunResult) -> Score:
