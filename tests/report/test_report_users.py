@@ -39,6 +39,7 @@ TAIL = UserTail(
     worst_trials=40.0,
     worst_chance=0.2,
     worst_chance_high=0.31,
+    worst_low_chance=0.04,
     p=0.001,
     leaks=True,
     values=[0.97, 0.9, *[0.6] * 30, *[0.1] * 8],
@@ -67,17 +68,21 @@ def with_tail(tail: UserTail) -> Audit:
 
 def test_the_terminal_has_one_line_on_the_worst_off_user_and_the_share() -> None:
     assert (
-        "anonymous-server, identify, reid-svm: Worst-off user: 0.97 [0.71, 1.00] (permuted identities: up to 0.31); "
+        "anonymous-server, identify, reid-svm: Worst-off user: 0.97 [0.71, 1.00] (permuted identities: "
+        "lower end up to 0.040); "
         "62% [45%, 77%] of users are named in more than half of their updates (chance 2%)."
     ) in shown(with_tail(TAIL))
 
 
 def test_no_user_is_said_to_leak_where_luck_explains_the_highest_score() -> None:
     lucky = msgspec.structs.replace(TAIL, p=0.31, leaks=False)
-    assert "up to 0.31), so no single user is shown to leak (p = 0.31); 62%" in told(lucky)
-    assert "no single user" not in told(TAIL)
+    assert "up to 0.040), no single user is shown to leak (p = 0.31); 62%" in told(lucky)
+    some = msgspec.structs.replace(TAIL, p=0.001, leaks=False)
+    assert "some users leak, but not shown which (p = 0.0010)" in told(some)
+    assert "shown" not in told(TAIL)
     text = section(with_tail(lucky))
-    assert "not shown (p = 0.31)" in text.replace("&nbsp;", " ") and " yes (p" not in text
+    assert "no single user is shown to leak (p = 0.31)" in text.replace("&nbsp;", " ")
+    assert "a user leaks" not in text
 
 
 def test_the_page_has_a_plot_and_every_run_in_a_table() -> None:
@@ -85,7 +90,7 @@ def test_the_page_has_a_plot_and_every_run_in_a_table() -> None:
     for run in ("no defence", "noise (sigma=0.02, relative=yes)", "rand-aug (probability=0.5)", "IID control"):
         assert re.search(
             rf"{re.escape(run)} +reid-\w+ +0.61 / 0.020 +0.90 \[0.80, 0.97\] / 0.11 +62% \[45%, 77%\] / 2% "
-            r"+0.97 \[0.71, 1.00\] / 0.31 +yes \(p = 0.0010\)",
+            r"+0.97 \[0.71, 1.00\] / 0.040 +a user leaks \(p = 0.0010\)",
             text,
         )
     assert "threshold 0.5" in text

@@ -41,12 +41,12 @@ def test_where_nobody_leaks_a_user_is_called_a_leak_in_one_of_twenty_audits_at_m
     users: int, habit: float, seeds: int
 ) -> None:
     claimed = 0
-    for audit in range(150):
+    for audit in range(100):
         rng = np.random.default_rng([users, audit])
         updates = rng.integers(1, 12, size=users)
         claimed += tail([identify(rng, s, np.zeros(users), updates, habit) for s in range(seeds)]).leaks
-    # With 150 audits the binomial error is 0.018; permutations that leave nobody in place would claim 0.16 of 6 users.
-    assert claimed / 150 <= 0.05 + 0.018
+    # With 100 audits the binomial error is 0.022; permutations that leave nobody in place would claim 0.16 of 6 users.
+    assert claimed / 100 <= 0.05 + 0.022
 
 
 def test_one_leaking_user_among_many_is_found_although_the_mean_is_near_chance() -> None:
@@ -57,6 +57,7 @@ def test_one_leaking_user_among_many_is_found_although_the_mean_is_near_chance()
         found = tail(played, attacks=3)
         assert found.leaks
         assert found.worst > 0.7 > found.worst_chance_high
+        assert found.worst_low > found.worst_low_chance
         assert found.worst_low > 0.15  # with chance 0.025
         assert found.mean < 0.1
         assert found.share == 1 / 40

@@ -99,18 +99,13 @@ def user_tail(
     z = float(stats.norm.ppf(1 - tail / 2))
 
     def summary(rows: Values) -> Values:
-        """Mean, tail, share above the threshold, value of the worst-off, sum of the lower bounds: (rows, 5)."""
+        """Mean, tail, share above the threshold, worst-off user, sum of the lower bounds and score: (rows, 6)."""
         low = _lower(rows, known, z)
-        return np.stack(
-            [
-                rows.mean(axis=1),
-                np.quantile(rows, QUANTILE, axis=1, method="inverted_cdf"),
-                (rows > each.threshold).mean(axis=1),
-                rows[np.arange(len(rows)), np.lexsort((rows, low), axis=1)[:, -1]],
-                low.sum(axis=1),
-            ],
-            axis=1,
-        )
+        worst = np.lexsort((rows, low), axis=1)[:, -1]
+        value = rows[np.arange(len(rows)), worst]
+        high = np.quantile(rows, QUANTILE, axis=1, method="inverted_cdf")
+        share = (rows > each.threshold).mean(axis=1)
+        return np.stack([rows.mean(axis=1), high, share, worst, low.sum(axis=1), value], axis=1)
 
     def null(moved: bool) -> Values:
         rng = rng_for(played[0].seed, "null", "users", moved)
@@ -123,12 +118,14 @@ def user_tail(
 
         return in_chunks(draw, max(permutations, _PERMUTATIONS), users)
 
-    mean, high, share, worst, evidence = map(float, summary(values[None])[0])
+    mean, high, share, chosen, evidence, worst = map(float, summary(values[None])[0])
     tested, chance = null(moved=False), null(moved=True)
     p = min(1.0, attacks * (1 + int((tested[:, 4] >= evidence - 1e-9).sum())) / (1 + len(tested)))
-    chosen = int(np.lexsort((values, _lower(values[None], known, z)[0]))[-1])
-    interval = clopper_pearson(worst, float(known[chosen]), 1 - tail)
-    luck = float(np.quantile(chance[:, 3], level))
+    interval = clopper_pearson(worst, known[int(chosen)], 1 - tail)
+    # Few of these differ, and the quantile of a beta distribution is slow.
+    lucky, same = np.unique(np.stack([chance[:, 5], known[chance[:, 3].astype(np.int64)]]), axis=1, return_inverse=True)
+    bounds = np.array([clopper_pearson(value, n, 1 - tail).low for value, n in lucky.T.tolist()])
+    luck = float(np.quantile(bounds[same.ravel()], level))
     ends, counted = quantile_interval(values, QUANTILE, level), wilson(share, users, level)
     return UserTail(
         score=each.title,
@@ -151,11 +148,12 @@ def user_tail(
         worst=worst,
         worst_low=interval.low,
         worst_high=interval.high,
-        worst_trials=float(known[chosen]),
-        worst_chance=float(chance[:, 3].mean()),
-        worst_chance_high=luck,
+        worst_trials=float(known[int(chosen)]),
+        worst_chance=float(chance[:, 5].mean()),
+        worst_chance_high=float(np.quantile(chance[:, 5], level)),
+        worst_low_chance=luck,
         p=p,
-        leaks=p <= 1 - level + 1e-12 and worst > luck,
+        leaks=p <= 1 - level + 1e-12 and interval.low > luck,
         values=[float(value) for value in np.sort(values)[::-1]],
     )
 
@@ -196,7 +194,7 @@ def clopper_pearson(rate: float, n: float, level: float) -> Interval:
     >>> round(found.low, 3), found.high
     (0.692, 1.0)
     """
-    hits, tail = rate * n, (1 - level) / 2
+    hits, tail = float(rate * n), (1 - level) / 2
     low = float(stats.beta.ppf(tail, hits, n - hits + 1)) if hits > 1e-9 else 0.0
     high = float(stats.beta.ppf(1 - tail, hits + 1, n - hits)) if n - hits > 1e-9 else 1.0
     return Interval(min(low, rate), max(high, rate))

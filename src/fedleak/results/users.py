@@ -33,6 +33,7 @@ class UserTail(msgspec.Struct, frozen=True, kw_only=True):
     worst_trials: float  # effective number of trials that the interval follows from
     worst_chance: float
     worst_chance_high: float  # the percentile `level` of the permutations
+    worst_low_chance: float  # the same percentile of `worst_low`, so of what can be shown about one user
     p: float  # of the permutation test that nobody leaks, corrected for all attacks on the question
-    leaks: bool  # the worst-off user is shown to leak: p <= 1 - level, and `worst` is above `worst_chance_high`
+    leaks: bool  # the worst-off user is shown to leak: p <= 1 - level, worst_low > worst_low_chance
     values: list[float] = []  # the score of each user, highest first

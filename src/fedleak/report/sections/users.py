@@ -49,21 +49,23 @@ class Users(Section):
             if first is not None:
                 drawn = strip_plot(f"users-{place}", first.tail)
                 scenes.append({"scene": scene, "rows": rows, "tail": first.tail, "score": first.score, "drawn": drawn})
-        return {"scenes": scenes, "told": told, "interval": format_interval} if scenes else None
+        return {"scenes": scenes, "told": told, "shown": shown, "interval": format_interval} if scenes else None
 
     def show(self, audit: Audit, console: Console) -> None:
         """One line for every adversary and game, about the undefended run."""
         found = [
-            (scene, shown)
+            (scene, strongest)
             for scene in game_summaries(audit)
-            if scene.undefended is not None and (shown := tail_of(scene, scene.undefended))
+            if scene.undefended is not None and (strongest := tail_of(scene, scene.undefended))
         ]
         if found:
             console.print()
             console.print(Text(self.title, style="bold"))
-        for scene, shown in found:
-            named = f"{scene.adversary}, {scene.game}, {shown.score.attack}"
-            console.print(Text(printable(f"{named}: {told(shown.tail)}"), style="red" if shown.tail.leaks else ""))
+        for scene, strongest in found:
+            named = f"{scene.adversary}, {scene.game}, {strongest.score.attack}"
+            console.print(
+                Text(printable(f"{named}: {told(strongest.tail)}"), style="red" if strongest.tail.leaks else "")
+            )
 
 
 def tail_of(scene: GameSummary, run: RunSummary) -> RunTail | None:
@@ -79,21 +81,28 @@ def told(tail: UserTail) -> str:
     """The worst-off user and the share above the threshold, in words."""
     worst = (
         f"Worst-off user: {format_interval(tail.worst, tail.worst_low, tail.worst_high)} "
-        f"(permuted identities: up to {format_value(tail.worst_chance_high)})"
+        f"(permuted identities: lower end up to {format_value(tail.worst_low_chance)})"
     )
     if not tail.leaks:
-        worst += f", so no single user is shown to leak (p = {format_value(tail.p)})"
+        worst += f", {shown(tail)} (p = {format_value(tail.p)})"
     share = f"{percent(tail.share)} [{percent(tail.share_low)}, {percent(tail.share_high)}] of users {tail.above}"
     return f"{worst}; {share} (chance {percent(tail.share_chance)})."
 
 
+def shown(tail: UserTail) -> str:
+    """What the test shows about users: that one leaks, that some do but not which, or nothing."""
+    if tail.leaks:
+        return "a user leaks"
+    return "some users leak, but not shown which" if tail.p <= 1 - tail.level else "no single user is shown to leak"
+
+
 def strip_plot(name: str, tail: UserTail) -> Markup:
-    """One dot per user; equal scores are stacked. Shaded: how high the worst-off user is with identities permuted."""
+    """One dot per user; equal scores are stacked. Shaded: up to the tail of users with identities permuted."""
     box = Box(14, 22, WIDTH - 14, 130)
     x = Axis(0, 1, box.left, box.right)
     parts: list[str] = [frame(box, x, None, "score of a user")]
     tall = box.bottom - box.top
-    luck = x(tail.worst_chance_high) - x(0)
+    luck = x(tail.tail_chance) - x(0)
     parts.append(el("rect", x=x(0), y=box.top, width=max(luck, 1.0), height=tall, class_="chance"))
     at = x(tail.threshold)
     parts.append(el("line", x1=at, x2=at, y1=box.top, y2=box.bottom, class_="rule"))
@@ -106,11 +115,11 @@ def strip_plot(name: str, tail: UserTail) -> Markup:
     for column, value in zip(columns, tail.values[::step], strict=True):
         height = box.bottom - 4 - rise * stacks.setdefault(column, 0)
         stacks[column] += 1
-        kind = "leak" if tail.leaks and value > max(tail.worst_chance_high, tail.threshold) else "quiet"
+        kind = "leak" if tail.leaks and value > tail.threshold else "quiet"
         dot = el("title", format_value(value))
         parts.append(el("circle", dot, cx=x(column / _COLUMNS), cy=height, r=2.7, class_=f"dot {kind}"))
     said = (
         f"{tail.users} users. Mean {format_value(tail.mean)}, highest {format_value(max(tail.values, default=0.0))}; "
-        f"with identities permuted, the worst-off user has up to {format_value(tail.worst_chance_high)}."
+        f"with identities permuted, nine in ten users have at most {format_value(tail.tail_chance)}."
     )
     return figure(name, "Score of each user", said, box.bottom + 42, *parts)
