@@ -164,7 +164,15 @@ def test_pairs_are_scored_by_the_pairs_that_a_user_is_in() -> None:
     assert found.names == ("a", "b")
     assert found.values.tolist() == [1.0, 0.5]  # 0.9 is above 0.1 and 0.7; 0.5 is above 0.1 only
     rows = found.permuted(200, np.random.default_rng(0), moved=True)
-    assert set(rows[:, 0].tolist()) == {0.0, 1.0}
+    assert set(map(tuple, rows.tolist())) == {(1.0, 0.5), (0.0, 0.5)}
+
+
+def test_users_who_are_compared_with_each_other_swap_identities_together() -> None:
+    who = np.array([[0, 0], [0, 1], [1, 1], [2, 2], [2, 3], [3, 3]])
+    claims = np.array([[0.9], [0.1], [0.9], [0.9], [0.1], [0.9]], dtype=np.float32)
+    played = AttackResult(0, claims, np.array([1, 0, 1] * 2), ("same",), "match", who, tuple("abcd"))
+    rows = MATCHED.scores(played).permuted(200, np.random.default_rng(0), moved=False)
+    assert set(map(tuple, rows.tolist())) == {(a, a, b, b) for a in (0.0, 1.0) for b in (0.0, 1.0)}
 
 
 def test_who_fits_a_profile_is_scored_against_the_other_group() -> None:

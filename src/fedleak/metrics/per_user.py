@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fedleak.core import rng_for
+from fedleak.core import IntArray, rng_for
 from fedleak.lazy import stats
 from fedleak.metrics.attack_result import AttackResult
 from fedleak.metrics.interval import Interval, in_chunks, wilson
@@ -38,6 +38,7 @@ class UserScores:
     values: Values
     trials: Values  # of each user; one where the outcomes of a user in a run depend on each other
     table: Values | None = None
+    together: IntArray | None = None  # without a table: users with the same number are compared with each other
 
     @classmethod
     def of_table(cls, names: Sequence[str], table: Values, trials: Values) -> UserScores:
@@ -52,7 +53,10 @@ class UserScores:
         """The score of each user under this many permutations, (rows, users); with `moved` nobody stays in place."""
         size = (rows, len(self.names))
         if self.table is None:
-            return np.where(rng.random(size) < 0.5, self.values, 1 - self.values)
+            # Users that are compared with each other swap identities together.
+            group = np.arange(size[1]) if self.together is None else self.together
+            kept = rng.random((rows, int(group.max()) + 1))[:, group] < 0.5
+            return np.where(kept, self.values, 1 - self.values)
         everyone = np.arange(size[1])
         order = rng.permuted(np.broadcast_to(everyone, size).copy(), axis=1)
         while moved and len(stay := np.flatnonzero((order == everyone).any(axis=1))):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from fedleak.core import IntArray
 from fedleak.metrics import binary, disaggregation, identification, linking, records, traits
 from fedleak.metrics.attack_result import AttackResult
 from fedleak.metrics.per_user import EachUser, UserScores
@@ -29,7 +30,7 @@ def _matched(one: AttackResult) -> UserScores:
 
     They count as one trial: within a run they share updates, and compare the user with few others.
     """
-    names, values = [], []
+    names, values, places = [], [], []
     for user in np.unique(one.about):
         rows = np.flatnonzero((one.about == user).any(axis=1))
         every, right = np.ones((1, len(rows))), one.right[None, rows].astype(np.float64)
@@ -37,7 +38,21 @@ def _matched(one: AttackResult) -> UserScores:
         if np.isfinite(area):  # a user may have no pair of one of the two kinds
             names.append(one.users[user])
             values.append(area)
-    return UserScores(tuple(names), np.asarray(values, dtype=np.float64), np.ones(len(names)))
+            places.append(user)
+    together = _connected(one.about, len(one.users))[np.asarray(places, dtype=np.int64)]
+    return UserScores(tuple(names), np.asarray(values, dtype=np.float64), np.ones(len(names)), together=together)
+
+
+def _connected(pairs: IntArray, users: int) -> IntArray:
+    """The number of the group of each user, where users in one pair are in one group."""
+    group = np.arange(users, dtype=np.int64)
+    while True:
+        before = group.copy()
+        least = group[pairs].min(axis=1)
+        for side in pairs.T:
+            np.minimum.at(group, side, least)
+        if (group == before).all():
+            return group
 
 
 def _fitting(one: AttackResult) -> UserScores:
