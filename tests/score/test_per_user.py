@@ -9,9 +9,8 @@ import pytest
 
 from fedleak import registry
 from fedleak.core import IntArray
-from fedleak.metrics import user_scores
 from fedleak.metrics.disaggregation import MeanUpdates
-from fedleak.metrics.per_user import UserScores, clopper_pearson, quantile_interval, user_tail
+from fedleak.metrics.per_user import EachUser, UserScores, clopper_pearson, quantile_interval, user_tail
 from fedleak.metrics.user_scores import EXTRACTED, FITTING, GROUPED, MATCHED, NAMED, RECOVERED
 from fedleak.results.users import UserTail
 from fedleak.score.score import AttackResult
@@ -108,9 +107,7 @@ def test_one_lucky_update_is_not_worse_off_than_nineteen_of_twenty() -> None:
     table[0, 0], table[1, 1] = 1.0, 0.95
     trials = np.full(30, 20.0)
     trials[0] = 1
-    each = user_scores.EachUser(
-        scores=lambda one: UserScores.of_table(names, table, trials), title="", threshold=0.5, above=""
-    )
+    each = EachUser(scores=lambda one: UserScores.of_table(names, table, trials), title="", threshold=0.5, above="")
     found = user_tail([played_games.open_world(0, 1.0)], each, level=0.95, permutations=200)
     assert found is not None
     assert (found.worst, found.worst_trials) == (0.95, 20)
