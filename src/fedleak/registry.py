@@ -151,6 +151,7 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
     "section": {  # of the report, in the order in which they are shown
         "verdicts": "fedleak.report.sections.verdicts:Verdicts",
         "tradeoffs": "fedleak.report.sections.tradeoffs:Tradeoffs",
+        "users": "fedleak.report.sections.users:Users",
         "defence-effects": "fedleak.report.sections.defence_effects:DefenceEffects",
         "attacks": "fedleak.report.sections.attacks:Attacks",
         "analyses": "fedleak.report.sections.analyses:Analyses",

@@ -17,6 +17,7 @@ from fedleak.games.identify import Identify
 from fedleak.games.link import Link
 from fedleak.games.match import Match
 from fedleak.games.profile import Profile
+from fedleak.metrics.per_user import user_tail
 from fedleak.results.audit import Analysis, Audit, GameFigure, Score, Utility
 from fedleak.results.detail import Detail, Figure, Series
 from fedleak.score.assemble import about
@@ -65,7 +66,10 @@ def _audit() -> Audit:
             found = scores_of(measured, game, 0.95, [1, 2], **labels, utility=_utility(defence))
             scores += found.values()
             parts = msgspec.structs.asdict(game.detail(played, found))
-            details.append(Detail(**labels, **parts, null=measured[game.metrics[0].name].null.tolist()))
+            each = game.metrics[0].each_user
+            tail = user_tail(played, each, level=0.95, permutations=60) if each else None
+            null = measured[game.metrics[0].name].null.tolist()
+            details.append(Detail(**labels, **parts, null=null, user_tail=tail))
             if defence is None and control is None:
                 figures += [
                     GameFigure(adversary="anonymous-server", game=label, caption=caption, figure=figure)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from fedleak.errors import TraceError
 from fedleak.report import results_file
-from fedleak.results import audit, defence_results, detail
+from fedleak.results import audit, defence_results, detail, users
 from fedleak.results.audit import SCHEMA, Audit, Finding, Score, Threat, Untested, Utility
 from fedleak.results.detail import Detail, PerUser
 
@@ -222,7 +222,10 @@ def test_a_missing_result_says_what_to_run(tmp_path: Path) -> None:
 def test_the_reference_documents_every_key() -> None:
     reference = REFERENCE.read_text()
     structs = [
-        getattr(room, name) for room in (audit, detail, defence_results) for name in room.__all__ if name != "SCHEMA"
+        getattr(room, name)
+        for room in (audit, detail, users, defence_results)
+        for name in room.__all__
+        if name != "SCHEMA"
     ]
     for struct in structs:
         section = reference.split(f"\n## {struct.__name__}\n")[1].split("\n## ")[0]

@@ -24,6 +24,7 @@ from fedleak.metrics import traits
 from fedleak.metrics.attack_result import AttackResult
 from fedleak.metrics.detail import answered
 from fedleak.metrics.metric import Metric, average_precision
+from fedleak.metrics.user_scores import GROUPED
 from fedleak.results.audit import Score
 from fedleak.results.detail import DetailParts
 from fedleak.trace.prior import Prior
@@ -55,6 +56,7 @@ class Attribute(OptionGame):
             "never below always predicting the largest group.",
             measure=traits.top1,
             per_user=traits.each,
+            each_user=GROUPED,
         ),
         average_precision(traits.average_precision, column="AP"),
     )

@@ -22,6 +22,7 @@ from fedleak.games.game import BaseGame, Contract, GameInstance, Headline, Needs
 from fedleak.metrics import disaggregation
 from fedleak.metrics.disaggregation import MeanUpdates
 from fedleak.metrics.metric import Metric
+from fedleak.metrics.user_scores import RECOVERED
 from fedleak.results.audit import Score
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
@@ -62,6 +63,7 @@ class Disaggregate(BaseGame):
             "other client's (cosine, after the mean over all clients is subtracted). Chance is to be given another "
             "client's estimate.",
             measure=disaggregation.recovered,
+            each_user=RECOVERED,
         ),
         Metric(
             name="likeness",

@@ -20,6 +20,7 @@ from fedleak.games.game import Answers, BaseGame, Contract, GameInstance, Headli
 from fedleak.metrics import records
 from fedleak.metrics.attack_result import AttackResult
 from fedleak.metrics.metric import Metric
+from fedleak.metrics.user_scores import EXTRACTED
 from fedleak.population.population import Records
 from fedleak.population.secret_formats import Format, parse
 from fedleak.population.secret_records import draw_secrets
@@ -44,6 +45,7 @@ def _top(k: int) -> Metric:
         "be given another client's list.",
         measure=partial(records.top, k),
         tabled=True,
+        each_user=EXTRACTED if k == 1 else None,
     )
 
 

@@ -23,6 +23,7 @@ from fedleak.metrics.attack_result import AttackResult
 from fedleak.metrics.detail import identified
 from fedleak.metrics.identification import UNSEEN
 from fedleak.metrics.metric import Metric, average_precision
+from fedleak.metrics.user_scores import NAMED
 from fedleak.results.audit import Score
 from fedleak.results.detail import DetailParts
 from fedleak.trace.prior import Prior
@@ -39,7 +40,7 @@ class Identify(OptionGame):
     name: ClassVar[str] = "identify"
     summary: ClassVar[str] = "Who of these users sent this update?"
     metrics: ClassVar[tuple[Metric, ...]] = (
-        average_precision(identification.average_precision, per_user=identification.each),
+        average_precision(identification.average_precision, per_user=identification.each, each_user=NAMED),
         Metric(
             name="top1",
             title="top-1",

@@ -24,6 +24,7 @@ from fedleak.games.game import Answers, Contract, GameInstance, Headline, Needs,
 from fedleak.games.match import SAME, Pairs
 from fedleak.metrics import binary, linking
 from fedleak.metrics.metric import Metric, auc
+from fedleak.metrics.user_scores import FOUND_AGAIN
 from fedleak.results.audit import Score
 from fedleak.results.detail import Figure, Series
 from fedleak.trace.prior import Prior
@@ -46,6 +47,7 @@ def _gap(gap: int) -> Metric:
         measure=partial(linking.found_again, gap),
         applies=partial(linking.asked, gap),
         column="gap 20" if gap == 20 else "",
+        each_user=FOUND_AGAIN if gap == 1 else None,
     )
 
 

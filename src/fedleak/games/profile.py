@@ -21,6 +21,7 @@ from fedleak.games.identify import anonymous, senders
 from fedleak.metrics import binary
 from fedleak.metrics.metric import Metric, average_precision
 from fedleak.metrics.ranking import Ranking
+from fedleak.metrics.user_scores import FITTING
 from fedleak.population.population import Examples
 from fedleak.results.audit import Score
 from fedleak.trace.prior import Prior
@@ -46,7 +47,7 @@ class Profile(OptionGame):
     name: ClassVar[str] = "profile"
     summary: ClassVar[str] = "Does this client's user fit the profile?"
     metrics: ClassVar[tuple[Metric, ...]] = (
-        average_precision(binary.average_precision, ranked=Ranking.average_precision),
+        average_precision(binary.average_precision, ranked=Ranking.average_precision, each_user=FITTING),
         Metric(
             name="p5",
             title="precision among the 5 likeliest",

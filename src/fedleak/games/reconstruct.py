@@ -19,6 +19,7 @@ from fedleak.errors import AttackError, did_you_mean
 from fedleak.games.game import Answers, BaseGame, Contract, GameInstance, Headline, Needs, Predictions, Questions
 from fedleak.metrics.attack_result import AttackResult, Measured
 from fedleak.metrics.metric import Measure, Metric
+from fedleak.metrics.user_scores import RECONSTRUCTED
 from fedleak.population.population import Examples
 from fedleak.results.audit import Score
 from fedleak.results.detail import DetailParts
@@ -71,6 +72,7 @@ class Reconstruct(BaseGame):
             text="Of the reconstructed images, the share whose nearest real image is the victim's, with as many images "
             "of every client to choose from. Chance is to be given another victim's reconstructions.",
             measure=_late("nearest"),
+            each_user=RECONSTRUCTED,
         ),
         Metric(
             name="specific",

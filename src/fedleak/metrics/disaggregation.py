@@ -11,7 +11,7 @@ import numpy.typing as npt
 from fedleak.metrics.attack_result import Answers, AttackResult, Measured
 from fedleak.metrics.records import tabled
 
-__all__ = ["MeanUpdates", "cosines", "recovered", "likeness"]
+__all__ = ["MeanUpdates", "cosines", "recovered", "recovered_table", "likeness"]
 
 Matrix = npt.NDArray[np.float64]
 
@@ -25,15 +25,18 @@ class MeanUpdates(Answers):
 
 def recovered(played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
     """Share of the clients whose own mean update is the most similar to their estimate."""
-    tables = []
-    for one in played:
-        table = _table(one)
-        first = table >= table.max(axis=1, keepdims=True)
-        # A zero estimate is equally similar to every client's update.
-        tables.append(first / first.sum(axis=1, keepdims=True))
+    tables = [recovered_table(one) for one in played]
     return _measured(
         played, "recovered", tables, float(np.mean([1 / len(one.right) for one in played])), level, permutations
     )
+
+
+def recovered_table(one: AttackResult) -> Matrix:
+    """Whether each client's own mean (column) is the most similar to an estimate (row), as a share among equals."""
+    table = _table(one)
+    first = table >= table.max(axis=1, keepdims=True)
+    # A zero estimate is equally similar to every client's update.
+    return np.asarray(first / first.sum(axis=1, keepdims=True))
 
 
 def likeness(played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:

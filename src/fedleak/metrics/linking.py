@@ -15,7 +15,7 @@ from fedleak.metrics.identification import by_tally
 from fedleak.metrics.interval import by_resample
 from fedleak.metrics.permutation import Tally, derangement, top
 
-__all__ = ["found_again", "matched", "asked"]
+__all__ = ["found_again", "matched", "asked", "as_searches"]
 
 Table = npt.NDArray[np.float64]
 
@@ -31,7 +31,7 @@ def found_again(gap: int, played: Sequence[AttackResult], *, level: float, permu
     Chance is 1 / (number of candidates). Updates of clients that did not return are not counted:
     there is nothing to find.
     """
-    searches = [_search(one, gap) for one in played]
+    searches = [as_searches(one, gap) for one in played]
     return by_tally(
         [one for one, _ in searches],
         f"gap{gap}",
@@ -48,7 +48,7 @@ def _there(one: AttackResult, gap: int) -> npt.NDArray[np.bool_]:
     return np.asarray((one.gallery[:, 0] == gap) & np.isin(number, number[one.right == 1]))
 
 
-def _search(one: AttackResult, gap: int) -> tuple[AttackResult, Tally]:
+def as_searches(one: AttackResult, gap: int) -> tuple[AttackResult, Tally]:
     """Searches as questions with a prediction per user; users without an update in the later round are excluded."""
     rows = np.flatnonzero(_there(one, gap))
     if not len(rows):

@@ -8,7 +8,9 @@ from typing import Protocol
 
 from fedleak.metrics import binary
 from fedleak.metrics.attack_result import AttackResult, Measured
+from fedleak.metrics.per_user import EachUser
 from fedleak.metrics.ranking import Ranking, Weights
+from fedleak.metrics.user_scores import MATCHED
 from fedleak.results.audit import MetricInfo
 
 __all__ = ["Measure", "Metric", "always", "average_precision", "auc", "YES_NO_METRICS"]
@@ -46,6 +48,9 @@ class Metric:
     # the two intervals are compared.
     per_user: Callable[[AttackResult], dict[str, tuple[float, float]]] | None = None
     ranked: Callable[[Ranking, Weights, Weights], Weights] | None = None
+    # Of the headline metric: how single users are scored, which need not be by this metric; its mean may be no mean
+    # over users, as of a ranking of all questions.
+    each_user: EachUser | None = None
 
     @property
     def info(self) -> MetricInfo:
@@ -66,6 +71,7 @@ def average_precision(
     column: str = "",
     per_user: Callable[[AttackResult], dict[str, tuple[float, float]]] | None = None,
     ranked: Callable[[Ranking, Weights, Weights], Weights] | None = None,
+    each_user: EachUser | None = None,
 ) -> Metric:
     """Average precision, which every game with a ranking of answers has."""
     return Metric(
@@ -79,6 +85,7 @@ def average_precision(
         column=column,
         per_user=per_user,
         ranked=ranked,
+        each_user=each_user,
     )
 
 
@@ -97,7 +104,7 @@ def auc(measure: Measure) -> Metric:
 
 
 YES_NO_METRICS: tuple[Metric, ...] = (
-    average_precision(binary.average_precision, ranked=Ranking.average_precision),
+    average_precision(binary.average_precision, ranked=Ranking.average_precision, each_user=MATCHED),
     auc(binary.auc),
 )
 """Metrics of games with one yes/no option; average precision is the headline."""

@@ -22,28 +22,31 @@ from fedleak.metrics.ranking import Weights
 from fedleak.metrics.records import tabled
 from fedleak.results.detail import Quality
 
-__all__ = ["nearest", "specific", "of_property", "quality", "inception"]
+__all__ = ["nearest", "nearest_table", "specific", "of_property", "quality", "inception"]
 
 _SHOWN = 10_000  # images of others that a class is compared with, at most
 
 
 def nearest(played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
     """Share of the images whose nearest real image is the victim's (as many images of each client)."""
-    tables = []
-    for one in played:
-        held, who = _held(one), one.about[:, 0]
-        least = min(len(x) for x, _ in held)
-        rng = rng_for(one.seed, "nearest")
-        shown = [x[rng.choice(len(x), least, replace=False)] for x, _ in held]
-        table = np.empty((len(who), len(who)))
-        for row, claims in enumerate(_flat(one)):
-            # (samples, clients): the distance to the nearest image of each.
-            gap = np.stack([scipy.spatial.distance.cdist(claims, x).min(axis=1) for x in shown], axis=1)
-            first = gap <= gap.min(axis=1, keepdims=True)
-            table[row] = (first / first.sum(axis=1, keepdims=True)).mean(axis=0)[who]
-        tables.append(table)
+    tables = [nearest_table(one) for one in played]
     blind = float(np.mean([1 / len(_held(one)) for one in played]))
     return _measured(played, "nearest", tables, blind, level, permutations)
+
+
+def nearest_table(one: AttackResult) -> Weights:
+    """The share of the images of each victim (row) whose nearest real image is another victim's (column)."""
+    held, who = _held(one), one.about[:, 0]
+    least = min(len(x) for x, _ in held)
+    rng = rng_for(one.seed, "nearest")
+    shown = [x[rng.choice(len(x), least, replace=False)] for x, _ in held]
+    table = np.empty((len(who), len(who)))
+    for row, claims in enumerate(_flat(one)):
+        # (samples, clients): the distance to the nearest image of each.
+        gap = np.stack([scipy.spatial.distance.cdist(claims, x).min(axis=1) for x in shown], axis=1)
+        first = gap <= gap.min(axis=1, keepdims=True)
+        table[row] = (first / first.sum(axis=1, keepdims=True)).mean(axis=0)[who]
+    return table
 
 
 def specific(played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:

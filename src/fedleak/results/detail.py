@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from fedleak.results.users import UserTail
+
 __all__ = [
     "PerUser",
     "PerValue",
@@ -137,3 +139,4 @@ class Detail(DetailParts, frozen=True, kw_only=True):
     control: str | None
     adaptive: bool = False
     null: list[float]  # the headline metric under each permutation of identities, mean over seeds
+    user_tail: UserTail | None = None  # single users, over all seeds; None where the game does not score them

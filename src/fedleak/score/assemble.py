@@ -23,6 +23,7 @@ from fedleak.results.detail import Detail
 from fedleak.score.controls import warnings
 from fedleak.score.score import AttackResult, measure_all, scores_of
 from fedleak.score.tradeoff import Price, tradeoffs
+from fedleak.score.users import tail_of
 from fedleak.trace.run_facts import RunFacts
 from fedleak.views.adversaries import Adversary
 from fedleak.views.adversaries import describe as describe
@@ -118,7 +119,8 @@ def scored(plan: Plan, runs: Sequence[RunResult]) -> tuple[list[Score], list[Det
             scores += [limited(score, plan.limits.get(game.name, {}), run) for score in found.values()]
             null = measured[game.metrics[0].name].null
             parts = msgspec.structs.asdict(game.detail(played, found))
-            details.append(Detail(**labels, **parts, null=[float(value) for value in null]))
+            tail = tail_of(plan, played, game, adversary)
+            details.append(Detail(**labels, **parts, null=[float(value) for value in null], user_tail=tail))
     return scores, details
 
 
