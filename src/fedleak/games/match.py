@@ -37,7 +37,7 @@ class Pairs(Questions):
 
 @dataclass(frozen=True, kw_only=True)
 class Match(OptionGame):
-    """Ask about pairs of updates; half of them are from one user."""
+    """Ask about all pairs of drawn updates; of the pairs that are scored, half are from one user."""
 
     name: ClassVar[str] = "match"
     summary: ClassVar[str] = "Did these two updates come from the same user?"
@@ -48,8 +48,13 @@ class Match(OptionGame):
         Meta(description="one update of each pair is from a shadow client on prior data, or both are anonymous"),
     ] = "prior"
     pairs: Annotated[
-        int, Meta(ge=4, description="at most this many, half of them of the same user, spread evenly over users")
-    ] = 4000
+        int,
+        Meta(
+            ge=4,
+            description="at most this many are asked about: all pairs of some updates; those that are scored, half of "
+            "them of the same user, are not known to the attack",
+        ),
+    ] = 40_000
     seen: (
         Annotated[
             float,
@@ -100,18 +105,20 @@ class Match(OptionGame):
         sender, rows = senders(trace, truth, prior), anonymous(trace)
         learnt, asked = self._users(len(prior.candidates), rng)
         rows = rows[np.isin(sender[rows], asked)]
-        first, second, right = self._pairs(trace, sender, rows, rng)
-        if len(first) == 0:
+        drawn = self._pairs(trace, sender, rows, rng)
+        if len(drawn.scored) == 0:
             raise AttackError(
                 f"{trace.folder}: no pairs can be drawn of the {len(asked)} users in the questions (between = "
                 f"'{self.between}'), because fewer than two of them sent enough updates"
                 + ("" if self.between == "prior" else " that are in one round")
-                + "; train more rounds, or select more clients in each (fraction)"
+                + "; train more rounds, select more clients in each (fraction), or ask about more pairs"
             )
-        updates = np.stack([first, second], axis=1)
+        updates = np.stack([drawn.first, drawn.second], axis=1)
         return GameInstance(
             questions=Pairs(updates=updates, options=(SAME,)),
-            answers=Answers(right=right, who=sender[updates], users=tuple(map(str, prior.candidates))),
+            answers=Answers(
+                right=drawn.right, who=sender[updates], users=tuple(map(str, prior.candidates)), scored=drawn.scored
+            ),
             prior=prior.take(learnt),
             shadow=relabel(np.asarray(trace.shadow), learnt, len(prior.candidates)),
         )
