@@ -128,4 +128,3 @@ def _shuffled(grids: Sequence[_Grid], rng: np.random.Generator) -> Drawn:
 def _at_most(pairs: int) -> int:
     """So many users that two updates of each can be asked with all of them."""
     return max(2, isqrt(pairs // 2))
-
