@@ -35,7 +35,8 @@ def ask(run: Path, game: Match, seed: int = 0) -> GameInstance:
 def scored(asked: GameInstance) -> tuple[IntArray, IntArray, IntArray]:
     """Updates, users and answers of the scored questions."""
     assert asked.answers.scored is not None
-    return tuple(x[asked.answers.scored] for x in (asked.questions.updates, asked.answers.who, asked.answers.right))
+    updates, who, right = asked.questions.updates, asked.answers.who, asked.answers.right
+    return updates[asked.answers.scored], who[asked.answers.scored], right[asked.answers.scored]
 
 
 @pytest.mark.parametrize("game", BOTH, ids=lambda game: game.between)
