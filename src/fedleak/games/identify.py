@@ -64,7 +64,7 @@ class Identify(OptionGame):
             short="unseen",
             text="How well updates of users without prior data are distinguished from all others.",
             measure=identification.unseen,
-            applies=lambda played: all(identification.open_world(one) for one in played),
+            applies=identification.unseen_asked,
             column="unseen",
         ),
     )

@@ -95,11 +95,14 @@ class Link(OptionGame):
         )
 
     def headline(self, scores: Mapping[str, Score]) -> Headline | None:
-        """How often an update is found again in the next round."""
-        again = scores["gap1"]
+        """How often an update is found again in the next round, or after the smallest gap over which clients return."""
+        gap = next((gap for gap in GAPS if f"gap{gap}" in scores), None)
+        if gap is None:
+            return None
+        again, later = scores[f"gap{gap}"], "the next round" if gap == 1 else f"the round {gap} later"
         return Headline(
             percent(again.value),
-            f"Out of all updates of the next round, the one that the same client sent is picked in "
+            f"Out of all updates of {later}, the one that the same client sent is picked in "
             f"{percent(again.value)} of cases; guessing would manage {percent(again.chance)}.",
         )
 
