@@ -206,6 +206,7 @@ class Extract(BaseGame):
             game=cls(),
             write=lambda folder, seed, leak: write_secrets(folder, seed, leak=leak, inject=inject),
             metric="top1" if attributes else "extracted",
+            least=0.25 if attributes else 0.5,
         )
 
     def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> GameInstance:

@@ -128,7 +128,10 @@ class Contract:
     write: Callable[[Path, int, bool], Path]  # folder, seed, whether to plant a leak -> the folder of a run
     metric: str  # above chance with a planted leak, at chance without
     seeds: int = 2  # with a planted leak
-    finds: bool = True  # False: an attack with these needs cannot find the leak, and must be at chance
+    least: float = 0.0  # of the metric with a planted leak: where chance is next to nothing, one lucky guess exceeds it
+    # False: an attack with these needs cannot tell users apart, and must be at chance. Its predictions must then show
+    # which federation it has observed.
+    finds: bool = True
 
 
 class Game(Protocol):
