@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import sys
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
@@ -12,6 +13,7 @@ import pytest
 
 import fedleak.attacks
 import fedleak.views
+from fedleak import registry
 from fedleak.testing.truth_imports import truth_imports
 
 
@@ -30,10 +32,14 @@ def test_no_attack_and_no_view_imports_the_truth() -> None:
 
 
 def written(folder: Path, source: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    (folder / "plugin_attack.py").write_text(source)
-    monkeypatch.syspath_prepend(folder)
-    monkeypatch.delitem(sys.modules, "plugin_attack", raising=False)
-    return importlib.import_module("plugin_attack")
+    """A module of this source, not run: some of these imports fail."""
+    file = folder / "plugin_attack.py"
+    file.write_text(source)
+    spec = spec_from_file_location("plugin_attack", file)
+    assert spec is not None
+    module = module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "plugin_attack", module)
+    return module
 
 
 @pytest.mark.parametrize(
@@ -71,10 +77,22 @@ def test_what_an_attack_needs_is_not_refused(tmp_path: Path, monkeypatch: pytest
 def test_a_game_may_stand_beside_an_attack_that_does_not_use_the_truth(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = written(
-        tmp_path,
-        "from fedleak import Truth\nclass Game:\n    truth: Truth\nclass Attack:\n    pass\n",
-        monkeypatch,
-    )
-    assert truth_imports(module, module.Game) == ["line 3 of plugin_attack uses Truth"]
-    assert truth_imports(module, module.Attack) == []
+    source = "from fedleak import Truth\nclass Game:\n    truth: Truth\nclass Attack:\n    pass\n"
+    module = written(tmp_path, source, monkeypatch)
+    assert truth_imports(module, type("Game", (), {})) == ["line 3 of plugin_attack uses Truth"]
+    assert truth_imports(module, type("Attack", (), {})) == []
+
+
+@pytest.mark.parametrize("game", registry.names("game"))
+def test_the_module_of_a_game_does_not_hold_the_truth_at_run_time(game: str) -> None:
+    assert not hasattr(sys.modules[registry.load("game", game).__module__], "Truth")
+
+
+def test_a_helper_that_hands_on_the_truth_is_found_and_a_class_of_the_same_name_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    helper = ModuleType("plugin_helper")
+    helper.__dict__.update(Innocent=fedleak.Truth, Answers=type("Answers", (), {}))
+    monkeypatch.setitem(sys.modules, "plugin_helper", helper)
+    handed = written(tmp_path, "from plugin_helper import Innocent, Answers", monkeypatch)
+    assert truth_imports(handed) == ["line 1 of plugin_attack imports plugin_helper.Innocent"]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
 from msgspec import Meta
@@ -29,7 +29,9 @@ from fedleak.population.population import Examples
 from fedleak.results.audit import Score
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
-from fedleak.trace.truth import Truth
+
+if TYPE_CHECKING:  # an attack that imports the game must not find the truth in it
+    from fedleak.trace.truth import Truth
 
 __all__ = ["CrossModal", "Described"]
 

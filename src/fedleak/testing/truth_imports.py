@@ -10,6 +10,7 @@ import ast
 import importlib
 import importlib.util
 import inspect
+import sys
 from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any
@@ -84,7 +85,7 @@ def _imported(node: ast.AST, package: str) -> Iterator[tuple[str, str, Any]]:
 
 def _module(name: str) -> Any:
     if name.partition(".")[0] != "fedleak":
-        return _MISSING  # another package's modules are its own; what it imports itself is checked where it is
+        return sys.modules.get(name)  # imported with the module in question, or of no use to it
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -93,7 +94,7 @@ def _module(name: str) -> Any:
 
 def _attribute(value: Any, name: str) -> Any:
     if not isinstance(value, ModuleType):
-        return _MISSING
+        return value if value is _MISSING else None
     found = getattr(value, name, _MISSING)
     return _module(f"{value.__name__}.{name}") if found is _MISSING else found
 
