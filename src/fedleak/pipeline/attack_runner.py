@@ -76,6 +76,19 @@ def play(
 ) -> AttackResult:
     """Let an attack answer a game's questions about a run, through an adversary's view."""
     given = build_questions(run, game)
+    return with_answers(run, predict(run, attack, game, adversary, given, workers, tick), game, given)
+
+
+def predict(
+    run: Run,
+    attack: Attack,
+    game: Game,
+    adversary: Adversary,
+    given: GameInstance,
+    workers: int = 1,
+    tick: Tick | None = None,
+) -> Predictions:
+    """The predictions of an attack for all questions, those that are not scored included."""
     view, questions = given.look(
         run.folder / "trace",
         adversary,
@@ -86,7 +99,7 @@ def play(
     context = AttackContext(rng, memory=run.memory, workers=workers, tick=tick)
     claims = game.check(np.asarray(attack.run(view, given.prior, questions, context)), questions, attack.name)
     context.progress(1)
-    return with_answers(run, claims, game, given)
+    return claims
 
 
 def with_answers(run: Run, claims: Predictions, game: Game, given: GameInstance) -> AttackResult:
@@ -105,7 +118,7 @@ def attack_run(run: Run, attack: Attack, game: Game, adversary: Adversary, tick:
         return
     private_folder(path.parent)
     buffer = io.BytesIO()
-    claims = play(run, attack, game, adversary, workers=workers, tick=tick).claims
+    claims = predict(run, attack, game, adversary, build_questions(run, game), workers, tick)
     np.save(buffer, claims, allow_pickle=False)
     write_atomic(path, buffer.getvalue())
 
