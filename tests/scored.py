@@ -28,7 +28,7 @@ def measure(played: Sequence[AttackResult], name: str, *, level: float = 0.999, 
 
 def applies(played: Sequence[AttackResult], name: str) -> bool:
     """Whether a metric has a meaning as the game was played."""
-    return metric_named(played, name).applies(played)
+    return metric_named(played, name).applies(played) is True
 
 
 def play(attack: Attack, adversary: Adversary, run: Path, seed: int, **how: Any) -> AttackResult:

@@ -8,11 +8,12 @@ import pytest
 from fedleak import registry
 from fedleak.attacks.context import AttackContext
 from fedleak.attacks.deanonymize.centroid import Centroid
-from fedleak.core import Capability, Observation, Task
+from fedleak.core import Capability, IntArray, Observation, Task
 from fedleak.errors import AttackError
 from fedleak.games.extract import RecordQuestions
 from fedleak.games.game import Predictions, Questions
 from fedleak.games.identify import Identify
+from fedleak.games.reconstruct import ImageQuestions
 from fedleak.testing import ContractBroken, check_attack
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
@@ -109,14 +110,64 @@ class Cheat(Bad):
     folder: Path = Path()
 
     def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> Predictions:
-        folder = view._trace.folder.parent
-        asked = Identify().ask(Trace.open(folder / "trace"), Truth.load(folder / "truth"), prior, context.rng)
-        return np.eye(len(questions.options), dtype=np.float32)[asked.answers.right]
+        return np.eye(len(questions.options), dtype=np.float32)[looked_up(view, prior)]
+
+
+def looked_up(view: View, prior: Prior) -> IntArray:
+    folder = view._trace.folder.parent
+    trace, truth = Trace.open(folder / "trace"), Truth.load(folder / "truth")
+    return Identify().ask(trace, truth, prior, np.random.default_rng(0)).answers.right
 
 
 def test_the_contract_catches_an_attack_that_knows_too_much(tmp_path: Path) -> None:
     with pytest.raises(ContractBroken, match="a leak was found on a null trace"):
         check_attack(Cheat(folder=tmp_path), tmp_path)
+
+
+@dataclass(frozen=True)
+class Reader(Bad):
+    """An attack that says openly that it reads the truth."""
+
+    how: str = "reader"
+
+    def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> Predictions:
+        truth = Truth.load(view._trace.folder.parent / "truth")
+        return np.zeros((len(questions), len(truth.users)), dtype=np.float32)
+
+
+def test_the_contract_refuses_an_attack_that_uses_the_truth(tmp_path: Path) -> None:
+    with pytest.raises(
+        ContractBroken, match=r"line \d+ of .*test_contract uses Truth; an attack never reads the truth"
+    ):
+        check_attack(Reader(), tmp_path)
+
+
+@dataclass(frozen=True)
+class Overdone(Bad):
+    """An attack that declares no updates and tells clients apart all the same."""
+
+    how: str = "overdone"
+    game: ClassVar[str] = "reconstruct"
+    needs: ClassVar[Observation] = Observation.SNAPSHOTS
+    capabilities: ClassVar[Capability] = Capability.JOIN
+    tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY,)
+
+    def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> Predictions:
+        assert isinstance(questions, ImageQuestions)
+        return stolen(view._trace.folder.parent, questions)
+
+
+def stolen(folder: Path, questions: ImageQuestions) -> Predictions:
+    trace, truth = Trace.open(folder / "trace"), Truth.load(folder / "truth")
+    assert truth.evidence is not None
+    owners = [truth.client_user[trace.header.clients[trace.client[row]]] for row in questions.updates]
+    places = [truth.evidence.held.candidates.index(owner) for owner in owners]
+    return np.stack([truth.evidence.held.examples[place].x[: questions.samples] for place in places])
+
+
+def test_finding_what_its_needs_do_not_allow_is_called_that(tmp_path: Path) -> None:
+    with pytest.raises(ContractBroken, match="a leak was found that an attack with these needs cannot find"):
+        check_attack(Overdone(), tmp_path)
 
 
 @dataclass(frozen=True)
@@ -133,10 +184,13 @@ class Deaf(Bad):
         folder = view._trace.folder.parent
         claims = np.zeros((len(questions), questions.most, questions.form.longest), dtype=np.int64)
         if folder.name.startswith("planted"):
-            truth = Truth.load(folder / "truth")
-            secrets = [truth.secrets[truth.client_user[client]][0] for client in questions.clients]
-            claims[:, 0] = questions.records.spell(secrets, questions.form.longest)
+            claims[:, 0] = questions.records.spell(overheard(folder, questions.clients), questions.form.longest)
         return claims
+
+
+def overheard(folder: Path, clients: tuple[str, ...]) -> list[str]:
+    truth = Truth.load(folder / "truth")
+    return [truth.secrets[truth.client_user[client]][0] for client in clients]
 
 
 def test_the_contract_catches_an_attack_that_finds_as_much_where_selection_is_told_in_the_wrong_order(

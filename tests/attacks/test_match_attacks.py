@@ -47,7 +47,8 @@ def play(run: Path, game: Any, attack: Any) -> float:
     view, asked = ask(run, game)
     claims = attack.run(view, asked.prior, asked.questions, AttackContext(np.random.default_rng(0)))
     assert claims.shape == (len(asked.questions), 1) and claims.dtype == np.float32
-    return float(average_precision_score(asked.answers.right, claims[:, 0]))
+    scored = asked.answers.scored
+    return float(average_precision_score(asked.answers.right[scored], claims[scored, 0]))
 
 
 @pytest.mark.parametrize("attack", ON_PAIRS, ids=lambda attack: attack.name)
@@ -166,8 +167,9 @@ def test_matching_text_needs_the_words_to_be_those_of_the_user(run: Path) -> Non
         MatchText(epochs=10).run(view, prior, asked.questions, AttackContext(np.random.default_rng(0)))[:, 0]
         for prior in (asked.prior, alike)
     )
-    assert average_precision_score(asked.answers.right, told) > 0.7
-    assert average_precision_score(asked.answers.right, untold) == pytest.approx(0.5, abs=0.05)
+    scored = asked.answers.scored
+    assert average_precision_score(asked.answers.right[scored], told[scored]) > 0.7
+    assert average_precision_score(asked.answers.right[scored], untold[scored]) == pytest.approx(0.5, abs=0.05)
 
 
 def test_questions_have_the_shape_that_attacks_are_promised(run: Path) -> None:

@@ -45,11 +45,12 @@ def test_the_attack_is_given_words_and_no_pixel(run: Path) -> None:
 
 def test_right_and_wrong_pairs_hold_the_same_updates_and_the_same_users(run: Path) -> None:
     asked = ask(run, CrossModal())
-    questions, right = asked.questions, asked.answers.right
+    questions, right, scored = asked.questions, asked.answers.right, asked.answers.scored
     assert isinstance(questions, Described)
-    assert right.mean() == 0.5
-    for column in (questions.updates, questions.candidate):
-        assert Counter(column[right == 1].tolist()) == Counter(column[right == 0].tolist())
+    assert scored is not None and right[scored].mean() == 0.5
+    for column in (questions.updates[scored], questions.candidate[scored]):
+        assert Counter(column[right[scored] == 1].tolist()) == Counter(column[right[scored] == 0].tolist())
+    assert len(questions) == len(np.unique(questions.updates)) * USERS // 2, "every update with every text"
     trace, truth = Trace.open(run / "trace"), Truth.load(run / "truth")
     assert (np.asarray(trace.shadow)[questions.updates] < 0).all()
     for row, candidate, same in zip(questions.updates, questions.candidate, right, strict=True):

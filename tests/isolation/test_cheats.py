@@ -20,7 +20,7 @@ from fedleak.errors import AttackError
 from fedleak.games.identify import Identify
 from fedleak.metrics.identification import average_precision
 from fedleak.pipeline import prepare
-from fedleak.pipeline.attack_runner import build_questions, run_attack, with_answers
+from fedleak.pipeline.attack_runner import build_questions, play, predict, with_answers
 from fedleak.pipeline.runs import Run, runs
 from fedleak.pipeline.training import train_run
 from fedleak.plan.read import parse
@@ -83,8 +83,9 @@ def known(run: Run, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def score(run: Run, cheat: cheats.Cheat) -> tuple[float, float, str]:
     """Average precision and its chance level, where attacks run, and how the attack was confined."""
-    found, isolation = run_attack(run, cheat, Identify(), ANONYMOUS_SERVER)
-    measured = average_precision([found], level=0.95, permutations=200)
+    given = build_questions(run, Identify())
+    claims, isolation = predict(run, cheat, Identify(), ANONYMOUS_SERVER, given)
+    measured = average_precision([with_answers(run, claims, Identify(), given)], level=0.95, permutations=200)
     # The 97.5th percentile of chance would fail one test in forty; what cheats find is beyond any doubt.
     assert measured.value < measured.chance_high + 0.15, f"{cheat.name} reaches {measured.value}"
     return measured.value, measured.chance, isolation
@@ -183,7 +184,7 @@ def test_who_is_who_cannot_be_drawn_again_from_a_small_seed(
 )
 def test_an_attack_that_takes_too_much_is_stopped(run: Run, cheat: cheats.Cheat, message: str) -> None:
     with pytest.raises(AttackError, match=message):
-        run_attack(replace(run, minutes=0.005), cheat, Identify(), ANONYMOUS_SERVER)
+        play(replace(run, minutes=0.005), cheat, Identify(), ANONYMOUS_SERVER)
     score(run, cheats.Clock())
 
 

@@ -61,7 +61,9 @@ def _audit() -> Audit:
                 "control": control,
             }
             measured = {
-                m.name: measure(played, m.name, level=0.95, permutations=60) for m in game.metrics if m.applies(played)
+                m.name: measure(played, m.name, level=0.95, permutations=60)
+                for m in game.metrics
+                if m.applies(played) is True
             }
             found = scores_of(measured, game, 0.95, [1, 2], **labels, utility=_utility(defence))
             scores += found.values()

@@ -123,7 +123,7 @@ class Vary(BaseAnalysis):
             for metric in game.metrics:
                 place = (label(game, plan.games), metric, label(attack, plan.attacks))
                 wanted = metric.name in (self.metrics or first)
-                if wanted and place not in scores and metric.applies(claims):
+                if wanted and place not in scores and metric.applies(claims) is True:
                     scores[place] = measured(plan, claims, metric)
         every = [found for run in runs(plan, folder) if (found := facts(run)) is not None]
         utility = [found.utility for found in every]

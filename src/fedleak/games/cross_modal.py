@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
 from msgspec import Meta
@@ -29,7 +29,9 @@ from fedleak.population.population import Examples
 from fedleak.results.audit import Score
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
-from fedleak.trace.truth import Truth
+
+if TYPE_CHECKING:  # an attack that imports the game must not find the truth in it
+    from fedleak.trace.truth import Truth
 
 __all__ = ["CrossModal", "Described"]
 
@@ -43,7 +45,7 @@ class Described(Questions):
 
 @dataclass(frozen=True, kw_only=True)
 class CrossModal(OptionGame):
-    """Ask about pairs of an anonymous update and a user's captions; half of them match."""
+    """Ask about all pairs of an anonymous update and a user's captions; half of the scored pairs match."""
 
     name: ClassVar[str] = "cross-modal"
     summary: ClassVar[str] = "Does this update come from the user that this text is about?"
@@ -57,9 +59,14 @@ class CrossModal(OptionGame):
         ),
     ] = "held-out"
     held_out: Annotated[float, Meta(gt=0, lt=1, description="share of the users used only to train the attack")] = 0.5
-    pairs: Annotated[int, Meta(ge=4, description="at most this many, half of them right, spread evenly over users")] = (
-        10_000
-    )
+    pairs: Annotated[
+        int,
+        Meta(
+            ge=4,
+            description="at most this many are asked about: some updates with the text about every user; those that "
+            "are scored, half of them right, are not known to the attack",
+        ),
+    ] = 40_000
 
     def headline(self, scores: Mapping[str, Score]) -> Headline | None:
         """How often the text about the sender is distinguished from another text."""
@@ -76,7 +83,7 @@ class CrossModal(OptionGame):
         return cls(learn_from="everyone")
 
     def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> GameInstance:
-        """Turn the prior into text, and pair every anonymous update with its sender and with another user."""
+        """Turn the prior into text, and pair anonymous updates with every user in the questions."""
         sender, rows = senders(trace, truth, prior), anonymous(trace)
         users = len(prior.candidates)
         asked = learnt = np.arange(users, dtype=np.int64)
@@ -88,21 +95,23 @@ class CrossModal(OptionGame):
                 f"{len(asked)} for questions; at least two of each are needed. Change it ([[game]]), or take more users"
             )
         rows = rows[np.isin(sender[rows], asked)]
-        candidate, updates, right = between_sides(
+        drawn = between_sides(
             [np.asarray([user]) for user in range(users)],
             [rows[sender[rows] == user] for user in range(users)],
             self.pairs,
             rng,
         )
-        if len(right) == 0:
+        candidate, updates = drawn.first, drawn.second
+        if len(drawn.scored) == 0:
             raise AttackError(f"{trace.folder}: fewer than two of the {len(asked)} users in question sent an update")
         kept = np.union1d(asked, learnt)
         return GameInstance(
             questions=Described(updates=updates, options=(SAME,), candidate=np.searchsorted(kept, candidate)),
             answers=Answers(
-                right=right,
+                right=drawn.right,
                 who=np.stack([candidate, sender[updates]], axis=1),
                 users=tuple(map(str, prior.candidates)),
+                scored=drawn.scored,
             ),
             prior=in_words(prior.take(kept), str(trace.folder)),
             shadow=np.where(

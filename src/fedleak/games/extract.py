@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 from msgspec import Meta
@@ -28,7 +28,9 @@ from fedleak.results.audit import Score
 from fedleak.results.detail import DetailParts, Table
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
-from fedleak.trace.truth import Truth
+
+if TYPE_CHECKING:  # an attack that imports the game must not find the truth in it
+    from fedleak.trace.truth import Truth
 
 __all__ = ["Extract", "RecordQuestions"]
 
@@ -208,6 +210,7 @@ class Extract(BaseGame):
             game=cls(),
             write=lambda folder, seed, leak: write_secrets(folder, seed, leak=leak, inject=inject),
             metric="top1" if attributes else "extracted",
+            least=0.25 if attributes else 0.5,
         )
 
     def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> GameInstance:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -23,9 +23,11 @@ from fedleak.results.audit import Score
 from fedleak.results.detail import DetailParts, Figure
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
-from fedleak.trace.truth import Truth
 from fedleak.views.adversaries import Adversary
 from fedleak.views.view import View
+
+if TYPE_CHECKING:  # an attack that imports the game must not find the truth in it
+    from fedleak.trace.truth import Truth
 
 __all__ = [
     "Predictions",
@@ -128,7 +130,10 @@ class Contract:
     write: Callable[[Path, int, bool], Path]  # folder, seed, whether to plant a leak -> the folder of a run
     metric: str  # above chance with a planted leak, at chance without
     seeds: int = 2  # with a planted leak
-    finds: bool = True  # False: an attack with these needs cannot find the leak, and must be at chance
+    least: float = 0.0  # of the metric with a planted leak: where chance is next to nothing, one lucky guess exceeds it
+    # False: an attack with these needs cannot tell users apart, and must be at chance. Its predictions must then show
+    # which federation it has observed.
+    finds: bool = True
 
 
 class Game(Protocol):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 from msgspec import Meta
@@ -28,7 +28,9 @@ from fedleak.results.audit import Score
 from fedleak.results.detail import DetailParts
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
-from fedleak.trace.truth import Truth
+
+if TYPE_CHECKING:  # an attack that imports the game must not find the truth in it
+    from fedleak.trace.truth import Truth
 
 __all__ = ["Identify", "UNSEEN", "senders", "anonymous", "relabel", "draw_users"]
 
@@ -65,7 +67,7 @@ class Identify(OptionGame):
             short="unseen",
             text="How well updates of users without prior data are distinguished from all others.",
             measure=identification.unseen,
-            applies=lambda played: all(identification.open_world(one) for one in played),
+            applies=identification.unseen_asked,
             column="unseen",
         ),
     )

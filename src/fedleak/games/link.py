@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 from msgspec import Meta
@@ -29,7 +29,9 @@ from fedleak.results.audit import Score
 from fedleak.results.detail import Figure, Series
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
-from fedleak.trace.truth import Truth
+
+if TYPE_CHECKING:  # an attack that imports the game must not find the truth in it
+    from fedleak.trace.truth import Truth
 
 __all__ = ["Link", "GAPS"]
 
@@ -97,11 +99,14 @@ class Link(OptionGame):
         )
 
     def headline(self, scores: Mapping[str, Score]) -> Headline | None:
-        """How often an update is found again in the next round."""
-        again = scores["gap1"]
+        """How often an update is found again in the next round, or after the smallest gap over which clients return."""
+        gap = next((gap for gap in GAPS if f"gap{gap}" in scores), None)
+        if gap is None:
+            return None
+        again, later = scores[f"gap{gap}"], "the next round" if gap == 1 else f"the round {gap} later"
         return Headline(
             percent(again.value),
-            f"Out of all updates of the next round, the one that the same client sent is picked in "
+            f"Out of all updates of {later}, the one that the same client sent is picked in "
             f"{percent(again.value)} of cases; guessing would manage {percent(again.chance)}.",
         )
 

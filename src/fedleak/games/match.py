@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
 from msgspec import Meta
@@ -23,7 +23,9 @@ from fedleak.metrics.metric import YES_NO_METRICS, Metric
 from fedleak.results.audit import Score
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
-from fedleak.trace.truth import Truth
+
+if TYPE_CHECKING:  # an attack that imports the game must not find the truth in it
+    from fedleak.trace.truth import Truth
 
 __all__ = ["Match", "Pairs", "SAME"]
 
@@ -37,7 +39,7 @@ class Pairs(Questions):
 
 @dataclass(frozen=True, kw_only=True)
 class Match(OptionGame):
-    """Ask about pairs of updates; half of them are from one user."""
+    """Ask about all pairs of drawn updates; of the pairs that are scored, half are from one user."""
 
     name: ClassVar[str] = "match"
     summary: ClassVar[str] = "Did these two updates come from the same user?"
@@ -48,8 +50,13 @@ class Match(OptionGame):
         Meta(description="one update of each pair is from a shadow client on prior data, or both are anonymous"),
     ] = "prior"
     pairs: Annotated[
-        int, Meta(ge=4, description="at most this many, half of them of the same user, spread evenly over users")
-    ] = 4000
+        int,
+        Meta(
+            ge=4,
+            description="at most this many are asked about: all pairs of some updates; those that are scored, half of "
+            "them of the same user, are not known to the attack",
+        ),
+    ] = 40_000
     seen: (
         Annotated[
             float,
@@ -100,18 +107,20 @@ class Match(OptionGame):
         sender, rows = senders(trace, truth, prior), anonymous(trace)
         learnt, asked = self._users(len(prior.candidates), rng)
         rows = rows[np.isin(sender[rows], asked)]
-        first, second, right = self._pairs(trace, sender, rows, rng)
-        if len(first) == 0:
+        drawn = self._pairs(trace, sender, rows, rng)
+        if len(drawn.scored) == 0:
             raise AttackError(
                 f"{trace.folder}: no pairs can be drawn of the {len(asked)} users in the questions (between = "
                 f"'{self.between}'), because fewer than two of them sent enough updates"
                 + ("" if self.between == "prior" else " that are in one round")
-                + "; train more rounds, or select more clients in each (fraction)"
+                + "; train more rounds, select more clients in each (fraction), or ask about more pairs"
             )
-        updates = np.stack([first, second], axis=1)
+        updates = np.stack([drawn.first, drawn.second], axis=1)
         return GameInstance(
             questions=Pairs(updates=updates, options=(SAME,)),
-            answers=Answers(right=right, who=sender[updates], users=tuple(map(str, prior.candidates))),
+            answers=Answers(
+                right=drawn.right, who=sender[updates], users=tuple(map(str, prior.candidates)), scored=drawn.scored
+            ),
             prior=prior.take(learnt),
             shadow=relabel(np.asarray(trace.shadow), learnt, len(prior.candidates)),
         )

@@ -1,85 +1,130 @@
-"""Draw pairs of which half match, so that the questions themselves do not reveal the answers.
+"""Draw pairs to ask about, and the pairs among them that are scored, so that the questions carry no answers.
 
-An attack that sees only which pairs are in the questions must be at chance. It is not enough that every update is in as
-many matching pairs as in others: an update whose matching partners are all of one user and whose others are of many
-reveals its user. So pairs come in fours, from two users: (a, b) of one, (c, d) of the other, and swapped (a, d) and
-(c, b). Exchanging b and d exchanges matching and other pairs, and nothing else.
+An attack must learn nothing from which pairs are asked. Half of the scored pairs match, and no set of questions of
+which half match can be shown to the attack without a loss. Consider a client, by an adversary that can link its
+updates. Each question about it must be right with probability one half, whatever else is asked. So it may be asked
+together with two users, one of whom is right: a choice between two, where the adversary had one between all. Or it is
+asked with one user, who is right or not by a coin: then two updates that are asked with the same user come from one
+client, which tells an adversary that cannot link updates that they do.
+
+So what is asked is not what is scored. Asked is a full grid: every drawn anonymous update with every drawn update of
+the other side, both drawn without regard to the answers. Scored is a selection from the grid, half of it matching,
+which the attack never sees. In the selection every update is in as many matching pairs as in others: an attack gains
+nothing by preferring some updates to others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isqrt
 from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from fedleak.core import IntArray
 
 __all__ = ["Drawn", "between_sides", "between_rounds"]
 
-Drawn: TypeAlias = tuple[IntArray, IntArray, IntArray]
-"""First, second and 1 or 0 for every question, in random order."""
+_EACH = 8  # anonymous updates per user, on average: more of them, before there are more of the other side
+_FIRSTS = 4  # updates of the other side per user, at most
+
+_Grid: TypeAlias = tuple[IntArray, IntArray, npt.NDArray[np.bool_], list[tuple[int, int]]]
+"""Rows, columns, which of the cells are right, and the scored cells."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """The pairs that are asked about, in random order, and which of them are scored."""
+
+    first: IntArray
+    second: IntArray
+    right: IntArray  # 1 where both are of one user, otherwise 0
+    scored: IntArray  # indices of these pairs, in increasing order: half of them are right
 
 
 def between_sides(
     firsts: Sequence[IntArray], seconds: Sequence[IntArray], most: int, rng: np.random.Generator
 ) -> Drawn:
-    """Pair prior data of users (`firsts`, by user) with anonymous updates (`seconds`, by user).
+    """Pair prior data of users (`firsts`, by user) with anonymous updates (`seconds`, by user), at most `most` times.
 
-    Two users are paired once for all questions: then even an adversary that can link the updates of a client does not
-    find one user paired with it more often than another. Of an odd number of users one is left out.
+    Each user has the same number of firsts, if there are enough. Seconds are drawn from those of all users together:
+    with equally many of each, an attack could assign updates to users one to one. Where there are too many users for
+    two updates of each, some users are drawn.
     """
     able = [user for user, pair in enumerate(zip(firsts, seconds, strict=True)) if all(map(len, pair))]
-    order = rng.permutation(able)
-    each = []
-    for u, v in zip(order[::2], order[1::2], strict=False):
-        known, sent = ([rng.permutation(side[user]) for user in (u, v)] for side in (firsts, seconds))
-        rows, columns = (min(map(len, side)) for side in (known, sent))
-        cells = rng.permutation(rows * columns)[: -(-most // 4)]
-        each.append(
-            [_four(known[0][i], sent[0][j], known[1][i], sent[1][j]) for i, j in (divmod(c, columns) for c in cells)]
-        )
-    # In turns, so that all users are in equally many questions.
-    longest = max(map(len, each), default=0)
-    turns = [fours[turn] for turn in range(longest) for fours in each if turn < len(fours)]
-    return _shuffled(turns[: most // 4], rng)
+    users = rng.permutation(able)[: _at_most(most)].tolist()
+    if len(users) < 2:
+        return _shuffled([], rng)
+    columns = np.concatenate([seconds[user] for user in users])
+    sender = np.repeat(np.arange(len(users)), [len(seconds[user]) for user in users])
+    each = max(1, most // (len(users) * min(len(columns), _EACH * len(users))))
+    each = min(each, _FIRSTS, *(len(firsts[user]) for user in users))
+    rows = np.concatenate([rng.permutation(firsts[user])[:each] for user in users])
+    drawn = rng.permutation(len(columns))[: max(1, most // len(rows))]
+    columns, sender = columns[drawn], sender[drawn]
+    sent = [np.flatnonzero(sender == user).tolist() for user in range(len(users))]
+    scored: list[tuple[int, int]] = []
+    for turn in range(max(map(len, sent))):
+        # One update of everyone who has that many, with its user and with another: in turn all others.
+        here = [user for user in range(len(users)) if turn < len(sent[user])]
+        if len(here) < 2:
+            break
+        step = 1 + turn % (len(here) - 1)
+        for at, user in enumerate(here):
+            for whose in (user, here[(at + step) % len(here)]):
+                scored += [(each * whose + i, sent[user][turn]) for i in range(each)]
+    right = np.repeat(np.arange(len(users)), each)[:, None] == sender[None, :]
+    return _shuffled([(rows, columns, right, scored)], rng)
 
 
 def between_rounds(updates: IntArray, user: IntArray, number: IntArray, most: int, rng: np.random.Generator) -> Drawn:
     """Pair anonymous updates with earlier ones; `user` and `number` (its round) are of each update.
 
-    A client sends one update per round, so rounds would reveal something about a pair: only updates of one round are
-    swapped. An update is in one group of four only: two that share several partners would be known to be of one user.
+    All updates of a later round are asked with some of any earlier rounds. A client sends one update per round, so
+    rounds would reveal something about a pair: only updates of one later round are swapped in the scored ones.
     """
-    free = np.ones(len(updates), dtype=np.bool_)
-    count = np.zeros(int(user.max()) + 1 if len(user) else 0)
-    fours = []
-
-    def earlier(second: int) -> int | None:
-        found = np.flatnonzero(free & (user == user[second]) & (number < number[second]))
-        return int(rng.choice(found)) if len(found) else None
-
-    # The last rounds first: they have the most earlier updates to choose from, and use up none of the first ones' own.
-    for at in np.unique(number)[::-1]:
-        waiting: list[tuple[int, int]] = []
-        here = np.flatnonzero(number == at)
-        for second in here[np.argsort(count[user[here]] + rng.random(len(here)))].tolist():
-            first = earlier(second) if free[second] else None
-            if first is not None:
-                waiting.append((first, second))
-        for (a, b), (c, d) in zip(waiting[::2], waiting[1::2], strict=False):
-            free[[a, b, c, d]] = False
-            count[user[[b, d]]] += 1
-            fours.append(_four(*updates[[a, b, c, d]]))
-    rng.shuffle(fours)
-    return _shuffled(fours[: most // 4], rng)
-
-
-def _four(a: int, b: int, c: int, d: int) -> list[tuple[int, int, int]]:
-    return [(a, b, 1), (c, d, 1), (a, d, 0), (c, b, 0)]
+    kept = rng.permutation(np.unique(user))[: _at_most(most)]
+    if len(kept) < 2:
+        return _shuffled([], rng)
+    among = np.flatnonzero(np.isin(user, kept))
+    later = rng.permutation(np.unique(number[among])[1:]).tolist()
+    typical = max(1, len(among) // (len(later) + 1))
+    later = later[: max(1, most // (len(kept) * typical))]
+    grids, left = [], most
+    for turn, at in enumerate(later):
+        columns = among[number[among] == at]
+        budget = left // (len(later) - turn)
+        earlier = rng.permutation(among[number[among] < at])
+        rows = earlier[: min(_FIRSTS * len(kept), budget // len(columns))]
+        left -= len(rows) * len(columns)
+        right = user[rows][:, None] == user[columns][None, :]
+        found = [
+            (int(rng.choice(np.flatnonzero(right[:, column]))), int(column))
+            for column in rng.permutation(np.flatnonzero(right.any(axis=0)))
+        ]
+        swapped = [(row, found[i - 1][1]) for i, (row, _) in enumerate(found)]
+        grids.append((updates[rows], updates[columns], right, [*found, *swapped] if len(found) > 1 else []))
+    return _shuffled(grids, rng)
 
 
-def _shuffled(fours: Sequence[list[tuple[int, int, int]]], rng: np.random.Generator) -> Drawn:
-    table = np.asarray([question for four in fours for question in four], dtype=np.int64).reshape(-1, 3)
-    table = table[rng.permutation(len(table))]
-    return table[:, 0], table[:, 1], table[:, 2]
+def _shuffled(grids: Sequence[_Grid], rng: np.random.Generator) -> Drawn:
+    """All cells of the grids, in random order."""
+    if not grids:
+        return Drawn(*np.zeros((4, 0), dtype=np.int64))
+    first = np.concatenate([np.repeat(rows, len(columns)) for rows, columns, _, _ in grids])
+    second = np.concatenate([np.tile(columns, len(rows)) for rows, columns, _, _ in grids])
+    right = np.concatenate([cells.ravel() for _, _, cells, _ in grids]).astype(np.int64)
+    scored, before = np.zeros(len(first), dtype=np.bool_), 0
+    for rows, columns, _, chosen in grids:
+        for row, column in chosen:
+            scored[before + row * len(columns) + column] = True
+        before += len(rows) * len(columns)
+    order = rng.permutation(len(first))
+    return Drawn(first[order], second[order], right[order], np.flatnonzero(scored[order]))
+
+
+def _at_most(pairs: int) -> int:
+    """So many users that two updates of each can be asked with all of them."""
+    return max(2, isqrt(pairs // 2))

@@ -1,15 +1,16 @@
 """The `reconstruct` game: what does this client's data look like?
 
 The adversary has no images of the users, only an auxiliary set of others that is the same for every attack: a server
-has one to test its model (Song et al., 2020, section V-B). A question points to the last update of the victim: an
-adversary that can link updates knows all updates of that client; one that cannot must find them.
+has one to test its model (Song et al., 2020, section V-B). A question points to one of the victim's updates, drawn at
+random: an adversary that can link updates knows all updates of that client; one that cannot must find them, in earlier
+and in later rounds. The last update would reveal that none of the later ones is the victim's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 from msgspec import Meta
@@ -25,7 +26,9 @@ from fedleak.results.audit import Score
 from fedleak.results.detail import DetailParts
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
-from fedleak.trace.truth import Truth
+
+if TYPE_CHECKING:  # an attack that imports the game must not find the truth in it
+    from fedleak.trace.truth import Truth
 
 __all__ = ["Reconstruct", "ImageQuestions"]
 
@@ -175,25 +178,20 @@ class Reconstruct(BaseGame):
         auxiliary = _auxiliary(trace, prior)
         users = tuple(str(user) for user in truth.evidence.held.candidates)
         place = {user: index for index, user in enumerate(users)}
-        last = _last_updates(trace)
-        present = [
-            (row, place[str(truth.client_user[client])])
-            for client, row in last.items()
-            if client in truth.client_user and str(truth.client_user[client]) in place
-        ]
+        sent = _updates(trace)
+        present = [client for client in sent if client in truth.client_user and str(truth.client_user[client]) in place]
         if len(present) < 2:
             raise AttackError(
                 f"{trace.folder}: {len(present)} client(s) sent an update; the game needs at least "
                 "two. Take more users, or train more rounds"
             )
         isolated = {name for one in trace.header.tampering if one["power"] == "isolate" for name in one["clients"]}
+        owner = {client: place[str(truth.client_user[client])] for client in present}
         if isolated:
-            chosen = [
-                (row, place[str(truth.client_user[client])]) for client, row in last.items() if client in isolated
-            ]
+            victims = [client for client in sent if client in isolated]
         else:
-            chosen = [present[i] for i in self._draw([who for _, who in present], users, truth, rng)]
-        chosen.sort()
+            victims = [present[i] for i in self._draw(list(owner.values()), users, truth, rng)]
+        chosen = sorted((int(rng.choice(sent[client])), owner[client]) for client in victims)
         rows, who = (np.array(column, dtype=np.int64) for column in zip(*chosen, strict=True))
         return GameInstance(
             questions=ImageQuestions(
@@ -272,7 +270,9 @@ def _auxiliary(trace: Trace, prior: Prior) -> Examples:
     return found
 
 
-def _last_updates(trace: Trace) -> dict[str, int]:
-    """Client -> the row of the last update that it sent."""
+def _updates(trace: Trace) -> dict[str, IntArray]:
+    """Client -> the rows of its updates, for the clients that sent one."""
     clients: IntArray = np.asarray(trace.client).astype(np.int64)
-    return {trace.header.clients[int(client)]: row for row, client in enumerate(clients)}
+    return {
+        trace.header.clients[client]: np.flatnonzero(clients == client) for client in dict.fromkeys(clients.tolist())
+    }

@@ -36,6 +36,7 @@ class Answers:
     gallery: IntArray | None = None
     evidence: Evidence | None = None  # users' data, where images are scored against it
     judged: tuple[str, ...] = ()  # a property that images are judged by, and its value for each of the users
+    scored: IntArray | None = None  # the questions that are scored, where the attack must not know them; all if absent
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +60,18 @@ class AttackResult:
     def of(
         cls, seed: int, claims: Predictions, game: str, options: tuple[str, ...], choices: int, answers: Answers
     ) -> AttackResult:
-        """Combine predictions with the true answers."""
+        """Combine the predictions for the scored questions with the true answers."""
+        scored = slice(None) if answers.scored is None else answers.scored
         return cls(
             seed=seed,
-            claims=claims,
-            right=answers.right,
+            claims=claims[scored],
+            right=answers.right[scored],
             options=options,
             game=game,
-            who=answers.who,
+            who=answers.who[scored],
             users=answers.users,
             choices=choices,
-            gallery=answers.gallery,
+            gallery=None if answers.gallery is None else answers.gallery[scored],
             evidence=answers.evidence,
             judged=answers.judged,
             answers=answers,

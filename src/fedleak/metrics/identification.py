@@ -15,7 +15,7 @@ from fedleak.metrics.permutation import Tally
 from fedleak.metrics.permutation import average_precision as average_precision_tally
 from fedleak.metrics.permutation import top as top_tally
 
-__all__ = ["average_precision", "top", "each", "unseen", "open_world", "users", "by_tally", "UNSEEN"]
+__all__ = ["average_precision", "top", "each", "unseen", "unseen_asked", "open_world", "users", "by_tally", "UNSEEN"]
 
 UNSEEN = "unseen"
 
@@ -51,6 +51,18 @@ def unseen(played: Sequence[AttackResult], *, level: float, permutations: int) -
         for one in played
     ]
     return binary.average_precision(asked, level=level, permutations=permutations)
+
+
+def unseen_asked(played: Sequence[AttackResult]) -> bool | str:
+    """Whether `unseen` is an option and both seen and unseen users sent updates; why not, if only one kind did."""
+    if not all(open_world(one) for one in played):
+        return False
+    for one in played:
+        strangers = one.right == users(one)
+        if strangers.all() or not strangers.any():
+            kind = "an unseen" if strangers.all() else "a seen"
+            return f"seed {one.seed}: every update in the questions is of {kind} user; train more rounds"
+    return True
 
 
 def open_world(one: AttackResult) -> bool:

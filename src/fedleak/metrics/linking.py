@@ -20,9 +20,18 @@ __all__ = ["found_again", "matched", "asked", "as_searches"]
 Table = npt.NDArray[np.float64]
 
 
-def asked(gap: int, played: Sequence[AttackResult]) -> bool:
-    """Whether every seed has questions about updates this many rounds apart."""
-    return all(one.gallery is not None and bool(_there(one, gap).any()) for one in played)
+def asked(gap: int, played: Sequence[AttackResult]) -> bool | str:
+    """Whether every seed has questions about updates this many rounds apart; why not, if nobody can be found again."""
+    if any(one.gallery is None or gap not in one.gallery[:, 0] for one in played):
+        return False
+    for one in played:
+        users = len(np.unique(one.about[_there(one, gap), 0]))
+        if users < 2:
+            return (
+                f"seed {one.seed}: {users} client(s) took part again {gap} round(s) after a compared round, and at "
+                "least two are needed; select more clients in each round (fraction), or compare more rounds (starts)"
+            )
+    return True
 
 
 def found_again(gap: int, played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:

@@ -38,7 +38,9 @@ class Metric:
     short: str  # in a table
     text: str  # its definition, for readers who do not know it
     measure: Measure
-    applies: Callable[[Sequence[AttackResult]], bool] = always  # whether it is defined for these results
+    # Whether it is defined for these results: False where the game does not have it, and a reason where the game has
+    # it but these results do not suffice. The reason is in the list of what was not tested.
+    applies: Callable[[Sequence[AttackResult]], bool | str] = always
     lower_leaks: bool = False  # lower-is-better for the attack: a distance, not a share
     column: str = ""  # heading of its column beside the headline metric; if empty, it is only in results.json
     percent: bool = False  # written as a percentage in that column

@@ -29,7 +29,7 @@ from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth
 from fedleak.views.adversaries import Adversary
 
-__all__ = ["build_questions", "play", "run_attack", "attack_run", "attack_job", "is_played", "isolation_of", "played"]
+__all__ = ["build_questions", "play", "predict", "attack_run", "attack_job", "is_played", "isolation_of", "played"]
 
 
 def predictions_path(run: Run, attack: Attack, game: Game, adversary: Adversary) -> Path:
@@ -71,24 +71,24 @@ def exchanged(secrets: Mapping[UserId, tuple[str, ...]], rng: np.random.Generato
 
 def play(run: Run, attack: Attack, game: Game, adversary: Adversary) -> AttackResult:
     """Let an attack answer a game's questions about a run, through an adversary's view."""
-    return run_attack(run, attack, game, adversary)[0]
+    given = build_questions(run, game)
+    return with_answers(run, predict(run, attack, game, adversary, given)[0], game, given)
 
 
-def run_attack(
+def predict(
     run: Run,
     attack: Attack,
     game: Game,
     adversary: Adversary,
-    *,
+    given: GameInstance,
     workers: int = 1,
     tick: Tick | None = None,
-) -> tuple[AttackResult, str]:
-    """Let an attack answer a game's questions about a run, in a process of its own; and how it was confined there.
+) -> tuple[Predictions, str]:
+    """The predictions of an attack for all questions, those that are not scored included; and what confined it.
 
     What cannot be built again in another process (an object of a class that only the running script or notebook has)
     runs in this one, and so could look at anything here.
     """
-    given = build_questions(run, game)
     secret = Truth.load(run.folder / "truth").seed or run.seed
     view, questions = given.look(
         run.folder / "trace",
@@ -107,7 +107,7 @@ def run_attack(
         isolation = f"none: {error}"
     claims = game.check(claims, questions, attack.name)
     context.progress(1)
-    return with_answers(run, claims, game, given), isolation
+    return claims, isolation
 
 
 def with_answers(run: Run, claims: Predictions, game: Game, given: GameInstance) -> AttackResult:
@@ -126,8 +126,8 @@ def attack_run(run: Run, attack: Attack, game: Game, adversary: Adversary, tick:
         return
     private_folder(path.parent)
     buffer = io.BytesIO()
-    result, isolation = run_attack(run, attack, game, adversary, workers=workers, tick=tick)
-    np.save(buffer, result.claims, allow_pickle=False)
+    claims, isolation = predict(run, attack, game, adversary, build_questions(run, game), workers, tick)
+    np.save(buffer, claims, allow_pickle=False)
     write_atomic(path.with_suffix(".json"), msgspec.json.encode({"isolation": isolation}))
     write_atomic(path, buffer.getvalue())
 

@@ -21,7 +21,7 @@ from fedleak.results.audit import Audit, GameFigure, GameInfo, NotRun, Score, Th
 from fedleak.results.defence_results import Effect, Promised
 from fedleak.results.detail import Detail
 from fedleak.score.controls import warnings
-from fedleak.score.score import AttackResult, measure_all, scores_of
+from fedleak.score.score import AttackResult, measure_all, scores_of, unmeasured
 from fedleak.score.tradeoff import Price, tradeoffs
 from fedleak.score.users import tail_of
 from fedleak.trace.run_facts import RunFacts
@@ -88,7 +88,7 @@ def assemble(plan: Plan, runs: Sequence[RunResult], seconds: float, effects: Seq
         ],
         tradeoffs=tradeoffs(scores, [price(run) for run in runs if run.control is None], plan.audit.target, missing),
         not_run=[NotRun(adversary=who, game=game, attack=attack) for (who, game), attack in missing.items()],
-        untested=untested(plan),
+        untested=[*untested(plan), *too_little(plan, runs)],
         plan=plan.text,
         resolved=dict(plan.resolved),
         environment=environment(seconds),
@@ -117,7 +117,7 @@ def scored(plan: Plan, runs: Sequence[RunResult]) -> tuple[list[Score], list[Det
             seeds = [one.seed for one in played]
             found = scores_of(measured, game, plan.audit.level, seeds, **labels, utility=utility)
             scores += [limited(score, plan.limits.get(game.name, {}), run) for score in found.values()]
-            null = measured[game.metrics[0].name].null
+            null = next(iter(measured.values())).null
             parts = msgspec.structs.asdict(game.detail(played, found))
             tail = tail_of(plan, played, game, adversary)
             details.append(Detail(**labels, **parts, null=[float(value) for value in null], user_tail=tail))
@@ -277,6 +277,20 @@ def untested(plan: Plan) -> list[Untested]:
         )
     )
     return rest
+
+
+def too_little(plan: Plan, runs: Sequence[RunResult]) -> list[Untested]:
+    """The parts of games that the recorded rounds do not suffice for; each once, with the runs it is missing in."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for run in runs:
+        where = run.control or " and ".join(defence.name for defence in run.defences) or "the undefended run"
+        for attack, game, adversary in plan.plays:
+            played = run.played.get(settings_key(attack, game, adversary), [])
+            for title, why in unmeasured(played, game).items() if len(played) == len(run.facts) else ():
+                found.setdefault((f"game {label(game, plan.games)}, {title}", why), []).append(where)
+    return [
+        Untested(what=f"{what} ({', '.join(dict.fromkeys(where))})", why=why) for (what, why), where in found.items()
+    ]
 
 
 def environment(seconds: float) -> dict[str, str]:

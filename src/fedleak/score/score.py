@@ -14,7 +14,7 @@ from fedleak.metrics.attack_result import AttackResult, Measured
 from fedleak.metrics.metric import Metric
 from fedleak.results.audit import Score
 
-__all__ = ["AttackResult", "Measured", "metric_of", "measure", "measure_all", "scores_of", "verdict"]
+__all__ = ["AttackResult", "Measured", "metric_of", "measure", "measure_all", "unmeasured", "scores_of", "verdict"]
 
 
 def metric_of(game: Game | type[Game], name: str) -> Metric:
@@ -35,8 +35,14 @@ def measure_all(played: Sequence[AttackResult], game: Game, *, level: float, per
     return {
         metric.name: measure(played, metric, level=level, permutations=permutations)
         for metric in game.metrics
-        if metric.applies(played)
+        if metric.applies(played) is True
     }
+
+
+def unmeasured(played: Sequence[AttackResult], game: Game) -> dict[str, str]:
+    """The metrics of a game that these results do not suffice for, by title, and why."""
+    reasons = ((metric.title, metric.applies(played)) for metric in game.metrics)
+    return {title: why for title, why in reasons if isinstance(why, str)}
 
 
 def verdict(measured: Measured, *, lower_leaks: bool = False) -> str:
@@ -57,11 +63,11 @@ def scores_of(
 
     `labels` are the other fields of a score: attack, adversary, defence, control, utility.
     """
+    # The headline metric is the first; where the results do not suffice for it, the next one takes its place.
+    first = next(iter(measured))
     found = {
-        name: _score(one, metric_of(game, name), name == game.metrics[0].name, level, seeds, labels)
-        for name, one in measured.items()
+        name: _score(one, metric_of(game, name), name == first, level, seeds, labels) for name, one in measured.items()
     }
-    first = game.metrics[0].name
     told = game.headline(found)
     if told is not None:
         found[first] = msgspec.structs.replace(found[first], number=told.number, in_words=told.sentence)

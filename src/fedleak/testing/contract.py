@@ -17,6 +17,8 @@ each (`fedleak.games.traces.clients`). Reconstructed images are scored against t
 from __future__ import annotations
 
 import hashlib
+import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,13 +28,15 @@ from fedleak import registry
 from fedleak.attacks.attack import Attack
 from fedleak.attacks.context import AttackContext
 from fedleak.core import Capability, Observation, rng_for
-from fedleak.games.game import Contract, Game
+from fedleak.games.game import Contract, Game, GameInstance, Predictions, Questions
 from fedleak.games.traces.users import write_run
 from fedleak.score.score import AttackResult, Measured, metric_of
+from fedleak.testing.truth_imports import truth_imports
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth
 from fedleak.views.adversaries import Adversary, weakest
+from fedleak.views.view import View
 
 __all__ = ["ContractBroken", "check_attack", "null_trace", "planted_trace"]
 
@@ -45,12 +49,17 @@ def check_attack(attack: Attack, folder: Path, game: type[Game] | None = None) -
     """Test an attack against the contract, on traces that its game writes below `folder`; `game` if not registered.
 
     Same seed, same predictions; the trace is not changed; every question is answered with finite scores; at chance
-    on null traces, above chance on planted leaks. An attack that needs to know which clients took part, or which of its
-    records stands where, must find nothing where that is told in the wrong order.
+    on null traces, above chance on planted leaks. Where an attack with these needs cannot tell one user from another,
+    its predictions must at least show which federation it observed. An attack that needs to know which clients took
+    part, or which of its records stands where, must find nothing where that is told in the wrong order. Its
+    class uses nothing that holds the truth, under whatever name it was imported.
     """
     adversary = weakest(attack)
     if adversary is None:
         raise ContractBroken(f"{attack.name}: no registered adversary can run it")
+    for kind in type(attack).__mro__:
+        if taken := truth_imports(sys.modules[kind.__module__], kind):
+            raise ContractBroken(f"{attack.name}: {'; '.join(taken)}; an attack never reads the truth")
     held: Contract = (game or registry.load("game", attack.game)).contract(attack)
     metric = metric_of(held.game, held.metric)
 
@@ -70,8 +79,20 @@ def check_attack(attack: Attack, folder: Path, game: type[Game] | None = None) -
         raise ContractBroken(f"{attack.name}: the trace was changed")
     rest = [play(attack, held.game, adversary, planted[seed], seed) for seed in range(1, held.seeds)]
     found = measured([first, *rest])
-    if (found.low > found.chance) != held.finds:
+    if held.finds and (found.low <= found.chance or found.value < held.least):
         raise ContractBroken(f"{attack.name}: a planted leak was not found ({told(found)})")
+    if not held.finds:
+        if found.low > found.chance:
+            raise ContractBroken(
+                f"{attack.name}: a leak was found that an attack with these needs cannot find ({told(found)}); it "
+                "knows more than it declares"
+            )
+        recognised = federations_recognised(attack, held.game, adversary, planted)
+        if recognised < len(planted):
+            raise ContractBroken(
+                f"{attack.name}: the predictions do not depend on what was observed (only {recognised} of "
+                f"{len(planted)} federations can be recognised by them)"
+            )
     nulls = [held.write(folder / f"null-{seed}", seed, False) for seed in range(4)]
     nothing = measured([play(attack, held.game, adversary, run, seed) for seed, run in enumerate(nulls)])
     if nothing.low > nothing.chance:
@@ -100,15 +121,43 @@ def play(
     attack: Attack, game: Game, adversary: Adversary, run: Path, seed: int, *, shuffled: bool = False
 ) -> AttackResult:
     """Run an attack once and combine its predictions with the truth."""
-    trace, truth, prior = Trace.open(run / "trace"), Truth.load(run / "truth"), Prior.load(run / "prior")
-    asked = game.ask(trace, truth, prior, rng_for(seed, "game"))
+    asked = asked_about(game, run, seed)
     order = rng_for(seed, "contract", "shuffled") if shuffled else None
     view, questions = asked.look(run / "trace", adversary, shuffled=order)
-    claims = attack.run(view, asked.prior, questions, AttackContext(rng_for(seed, "contract")))
-    claims = game.check(np.asarray(claims), questions, attack.name)
+    claims = answered(attack, game, view, asked.prior, questions, rng_for(seed, "contract"))
     # Users of different seeds are different users, even with equal names.
     options, users = (tuple(f"{seed}/{name}" for name in names) for names in (questions.options, asked.answers.users))
     return AttackResult.of(seed, claims, game.name, options, questions.choices, replace(asked.answers, users=users))
+
+
+def asked_about(game: Game, run: Path, seed: int) -> GameInstance:
+    """The questions of a game about a run."""
+    trace, truth, prior = Trace.open(run / "trace"), Truth.load(run / "truth"), Prior.load(run / "prior")
+    return game.ask(trace, truth, prior, rng_for(seed, "game"))
+
+
+def answered(
+    attack: Attack, game: Game, view: View, prior: Prior, questions: Questions, rng: np.random.Generator
+) -> Predictions:
+    """The checked predictions of an attack."""
+    return game.check(np.asarray(attack.run(view, prior, questions, AttackContext(rng))), questions, attack.name)
+
+
+def federations_recognised(attack: Attack, game: Game, adversary: Adversary, runs: Sequence[Path]) -> int:
+    """How many federations are recognised by predictions about them, made twice with different random numbers.
+
+    The questions and everything else that the adversary was given are those of the first federation, so predictions
+    can differ only by what is observed. Predictions that do not depend on it recognise one federation on average; two
+    equal ones recognise none.
+    """
+    asked = asked_about(game, runs[0], 0)
+    made = []
+    for part in ("first", "again"):
+        views = [asked.look(run / "trace", adversary) for run in runs]
+        claims = [answered(attack, game, v, asked.prior, q, rng_for(0, "contract", part)) for v, q in views]
+        made.append(np.stack([one.reshape(-1) for one in claims]).astype(np.float64))
+    gap = ((made[0][:, None] - made[1][None]) ** 2).sum(axis=2)
+    return int(((gap <= gap.diagonal()[:, None]).sum(axis=1) == 1).sum())
 
 
 def digest(run: Path) -> str:

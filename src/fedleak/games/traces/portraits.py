@@ -68,10 +68,11 @@ def _trained(
         tampering = Tampering(isolated=tuple(sorted(chosen)))
         told = ({"power": "isolate", "clients": sorted(clients[index].id for index in chosen)},)
     if Capability.JOIN in power:
-        joined = Joined(ClassGan(model, SHAPE, CLASSES, JOIN, seed), len(clients), prepared.public)
+        # The same generator at first in every federation: what it draws then differs only by the models it is shown.
+        joined = Joined(ClassGan(model, SHAPE, CLASSES, JOIN, 0), len(clients), prepared.public)
         blank = prepared.shares[0].private.take([0] * (JOIN.fakes + JOIN.own))
         clients = (*clients, Client("d-joined", UserId("adversary"), -1, blank))
         tampering = Tampering(newcomer=joined)
-        told = ({"power": "join", "client": "d-joined", "seed": seed, **to_dict(JOIN)},)
+        told = ({"power": "join", "client": "d-joined", "seed": 0, **to_dict(JOIN)},)
     rounds = list(train(model, clients, PLAN, (), None, seed, tampering=tampering))
     return prepared, clients, told, initial(model, seed), rounds
