@@ -211,9 +211,17 @@ def price(run: RunResult) -> Price:
         constant=[facts.chance for facts in run.facts],
         matched=at_matched if any(facts.matched is not None for facts in run.facts) else None,
         steps=[facts.local_steps for facts in run.facts],
-        epsilon=min((p.epsilon for p in run.facts[0].promises if p.epsilon is not None), default=None),
+        epsilon=stated_epsilon(run),
         seconds=[facts.client_seconds for facts in run.facts if facts.client_seconds is not None],
     )
+
+
+def stated_epsilon(run: RunResult) -> float | None:
+    """The epsilon that holds in every seed; None where none is stated, or for records here and for clients there."""
+    stated = [[p for p in facts.promises if p.epsilon is not None] for facts in run.facts]
+    if not all(stated) or len({p.unit for promises in stated for p in promises}) > 1:
+        return None
+    return max(min(p.epsilon for p in promises if p.epsilon is not None) for promises in stated)
 
 
 def missing_strongest(plan: Plan) -> dict[tuple[str, str], str]:
