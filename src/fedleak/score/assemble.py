@@ -6,7 +6,7 @@ import datetime
 import os
 import platform
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -21,7 +21,7 @@ from fedleak.results.audit import Audit, GameFigure, GameInfo, Score, Threat, Un
 from fedleak.results.defence_results import Effect, Promised
 from fedleak.results.detail import Detail
 from fedleak.score.controls import warnings
-from fedleak.score.score import AttackResult, measure_all, scores_of
+from fedleak.score.score import AttackResult, Measured, measure_all, scores_of
 from fedleak.score.tradeoff import Price, tradeoffs
 from fedleak.trace.run_facts import RunFacts
 from fedleak.views.adversaries import Adversary
@@ -98,28 +98,65 @@ def scored(plan: Plan, runs: Sequence[RunResult]) -> tuple[list[Score], list[Det
     """Scores and details of every attack on every run; an attack that was not run on every seed yet is left out."""
     scores: list[Score] = []
     details: list[Detail] = []
-    for run in runs:
-        utility = utility_of(run, runs[0])
-        for attack, game, adversary in plan.plays:
-            played = run.played.get(settings_key(attack, game, adversary), [])
-            if len(played) < len(run.facts):
-                continue
-            labels: dict[str, Any] = {
+    every = [one for run in runs for one in _measured(plan, run)]
+    # A verdict is corrected for all attacks on its question, so all are measured before the first is judged.
+    tried: dict[str, list[Mapping[str, Measured]]] = {}
+    for one in every:
+        tried.setdefault(one.question, []).append(one.measured)
+    for one in every:
+        seeds = [each.seed for each in one.played]
+        utility = utility_of(one.run, runs[0])
+        found = scores_of(
+            one.measured,
+            one.game,
+            plan.audit.level,
+            seeds,
+            tried=tried[one.question],
+            **one.labels,
+            utility=utility,
+        )
+        scores += [limited(score, plan.limits.get(one.game.name, {}), one.run) for score in found.values()]
+        null = one.measured[one.game.metrics[0].name].null
+        parts = msgspec.structs.asdict(one.game.detail(one.played, found))
+        details.append(Detail(**one.labels, **parts, null=[float(value) for value in null]))
+    return scores, details
+
+
+class _MeasuredAttack(msgspec.Struct, frozen=True, kw_only=True):
+    """One attack on one run, measured."""
+
+    run: RunResult
+    game: Game
+    played: list[AttackResult]
+    measured: dict[str, Measured]
+    labels: dict[str, Any]
+
+    @property
+    def question(self) -> str:
+        """What all attacks on one question have in common: a defence-aware attack is on the same as an unaware one."""
+        asked = [self.labels[name] for name in ("adversary", "game", "defence", "control")]
+        return msgspec.json.encode(asked, order="deterministic").decode()
+
+
+def _measured(plan: Plan, run: RunResult) -> Iterator[_MeasuredAttack]:
+    for attack, game, adversary in plan.plays:
+        played = run.played.get(settings_key(attack, game, adversary), [])
+        if len(played) < len(run.facts):
+            continue
+        yield _MeasuredAttack(
+            run=run,
+            game=game,
+            played=played,
+            measured=measure_all(played, game, level=plan.audit.level, permutations=plan.audit.permutations),
+            labels={
                 "attack": label(attack, plan.attacks),
                 "adversary": adversary.name,
                 "game": label(game, plan.games),
                 "defence": described(run.defences),
                 "adaptive": run.adaptive,
                 "control": run.control,
-            }
-            measured = measure_all(played, game, level=plan.audit.level, permutations=plan.audit.permutations)
-            seeds = [one.seed for one in played]
-            found = scores_of(measured, game, plan.audit.level, seeds, **labels, utility=utility)
-            scores += [limited(score, plan.limits.get(game.name, {}), run) for score in found.values()]
-            null = measured[game.metrics[0].name].null
-            parts = msgspec.structs.asdict(game.detail(played, found))
-            details.append(Detail(**labels, **parts, null=[float(value) for value in null]))
-    return scores, details
+            },
+        )
 
 
 def limited(score: Score, limits: Mapping[str, float], run: RunResult) -> Score:
