@@ -61,7 +61,9 @@ def resampled_users(
     Predictions about one user are correlated; treating them as independent would make the interval too narrow.
     Where all users agree, resampling shows no uncertainty, which is implausible for few users: Wilson's interval with
     one trial per user is used instead. It is used too where each value is 0 or 1: there, resamples without any of the
-    few hits (or misses) would put an end at 0 (or 1).
+    few hits (or misses) would put an end at 0 (or 1). Any other mean of shares gets at least Wilson's interval with as
+    many trials as would vary as much: near 0 and 1, few users show little of the long tail, and percentiles alone hold
+    the truth in 86% of cases instead of 95%.
     """
     kept = weights > 0
     values, weights = values[kept], weights[kept]
@@ -71,7 +73,16 @@ def resampled_users(
         return lambda level: wilson(mean, n, level)
     draws = rng.integers(n, size=(resamples, n))
     means = (values[draws] * weights[draws]).sum(axis=1) / weights[draws].sum(axis=1)
-    return lambda level: percentiles(means, n, level)
+    mean = float(np.average(values, weights=weights))
+    error = float(means.std()) * np.sqrt(n / (n - 1))
+    if values.min() < 0 or values.max() > 1 or error < 1e-9:
+        return lambda level: percentiles(means, n, level)
+
+    def ends(level: float) -> Interval:
+        found, like = percentiles(means, n, level), _effective(mean, error, n, level)
+        return Interval(min(found.low, like.low), max(found.high, like.high))
+
+    return ends
 
 
 def resampled(
@@ -157,6 +168,14 @@ def percentiles(drawn: npt.NDArray[np.float64], users: int, level: float) -> Int
     tail = stats.norm.cdf(np.sqrt(users / (users - 1)) * stats.t.ppf((1 - level) / 2, users - 1))
     low, high = np.quantile(drawn, [tail, 1 - tail])
     return Interval(float(low), float(high))
+
+
+def _effective(rate: float, error: float, users: int, level: float) -> Interval:
+    """Wilson's interval with the effective number of trials, fewer for few users (Korn and Graubard, 1998)."""
+    from scipy import stats
+
+    few = stats.norm.ppf((1 + level) / 2) / stats.t.ppf((1 + level) / 2, users - 1)
+    return wilson(rate, rate * (1 - rate) / error**2 * float(few) ** 2, level)
 
 
 def wilson(rate: float, n: float, level: float) -> Interval:
