@@ -77,7 +77,7 @@ def match_prior(users: int, seeds: Sequence[int], rng: np.random.Generator) -> l
     found: list[list[AttackResult]] = [[] for _ in range(ATTACKS)]
     for seed in seeds:
         firsts, seconds = (np.array_split(np.arange(6 * users), users) for _ in range(2))
-        first, second, right = between_sides(firsts, seconds, 400, rng)
+        first, second, right = between_sides(firsts, seconds, 160, rng)
         who = np.stack([first // 6, second // 6], axis=1)
         pairs(found, seed, believed, who, right, users, rng)
     return found
@@ -90,7 +90,7 @@ def match_anonymous(users: int, seeds: Sequence[int], rng: np.random.Generator) 
     found: list[list[AttackResult]] = [[] for _ in range(ATTACKS)]
     for seed in seeds:
         number, user = np.nonzero(rng.random((16, users)) < 0.7)
-        first, second, right = between_rounds(np.arange(len(user)), user, number, 400, rng)
+        first, second, right = between_rounds(np.arange(len(user)), user, number, 160, rng)
         pairs(found, seed, believed, np.stack([user[first], user[second]], axis=1), right, users, rng)
     return found
 
@@ -207,20 +207,24 @@ def called(game: str, users: int, seeds: int, audit: int, permutations: int = 10
 
 def rate(game: str, users: int, seeds: int, audits: int) -> float | None:
     """The share of audits in which noise is called a leak; None: no verdict is given about so few users."""
-    found = [called(game, users, seeds, audit) for audit in range(audits)]
-    return None if None in found else float(np.mean(found))
+    hits = 0
+    for audit in range(audits):
+        found = called(game, users, seeds, audit)
+        if found is None:
+            return None
+        hits += found
+    return hits / audits
 
 
-def table(audits: int, users: Sequence[int] = (2, 3, 4, 5, 6, 8, 10, 12, 20, 40)) -> str:
-    """The shares by game and number of users, with one and with two seeds; `-`: no verdict."""
-    lines = [f"{'users':32}" + "".join(f"{count:>7}" for count in users)]
+def show(audits: int, users: Sequence[int] = (2, 3, 4, 5, 6, 8, 10, 12, 20, 40)) -> None:
+    """Print the shares by game and number of users, with one and with two seeds; `-`: no verdict."""
+    print(f"{'users':34}" + "".join(f"{count:>7}" for count in users))
     for game in GAMES:
         for seeds in (1, 2):
             rates = [rate(game, count, seeds, audits) for count in users]
             shown = "".join(f"{'-' if one is None else f'{one:.3f}':>7}" for one in rates)
-            lines.append(f"{game + (', 2 seeds' if seeds == 2 else ''):32}{shown}")
-    return "\n".join(lines)
+            print(f"{game + (', 2 seeds' if seeds == 2 else ''):34}{shown}", flush=True)
 
 
 if __name__ == "__main__":
-    print(table(int(sys.argv[1]) if len(sys.argv) > 1 else 400))
+    show(int(sys.argv[1]) if len(sys.argv) > 1 else 400)

@@ -12,7 +12,7 @@ from played_games import match, profile, users
 from fedleak import registry
 from fedleak.core import IntArray
 from fedleak.metrics.attack_result import AttackResult
-from fedleak.metrics.shuffles import deals, identities
+from fedleak.metrics.shuffles import deals, identities, spread_over
 from fedleak.score.score import measure, metric_of
 from scored import measure as measure_named
 
@@ -85,3 +85,12 @@ def test_what_seeds_share_is_not_averaged_out() -> None:
     once, twice = (measure_named(runs, "ap", level=0.95, permutations=400) for runs in ([one], [one, one]))
     assert once.permuted is not None and twice.permuted is not None
     assert twice.permuted.std() == pytest.approx(once.permuted.std())
+
+
+def test_couples_that_change_between_seeds_make_no_narrower_null() -> None:
+    [[one, other], *_] = match_prior(12, [1, 2], np.random.default_rng(0))
+    assert (spread_over([one]), spread_over([one, one])) == (1, 1)
+    assert spread_over([one, other]) == pytest.approx(np.sqrt(2))
+    once, twice = (measure_named(runs, "auc", level=0.95, permutations=400) for runs in ([one], [one, other]))
+    assert once.permuted is not None and twice.permuted is not None
+    assert twice.permuted.std() > 0.8 * once.permuted.std()

@@ -11,7 +11,7 @@ from fedleak.errors import AttackError
 from fedleak.metrics.attack_result import AttackResult, Measured, groups, measured, pooled
 from fedleak.metrics.interval import in_slices, resampled, wilson
 from fedleak.metrics.ranking import Ranking, Weights
-from fedleak.metrics.shuffles import Deal, deals, identities, least_for_answers
+from fedleak.metrics.shuffles import Deal, deals, identities, least_for_answers, spread_over
 
 __all__ = ["average_precision", "auc", "by_weights", "precision_at", "per_user"]
 
@@ -44,18 +44,19 @@ def _ranked(
     statistic = by_weights(played, rankings, who, metric)
     questions, rng = max(len(one.right) for one in played), rng_for(played[0].seed, "interval", name)
     dealt, least = deals(played, permutations, level)
-    nulls = [
-        _null(len(one.right), ranking, metric, deal, permutations)
-        for one, ranking, deal in zip(played, rankings, dealt, strict=True)
-    ]
+    nulls = []
+    for one, ranking, deal in zip(played, rankings, dealt, strict=True):
+        null = _null(len(one.right), ranking, metric, deal, permutations)
+        # A permutation may have no true question, where not every user is compared with every other.
+        null = np.where(np.isfinite(null), null, blind)
+        nulls.append(np.clip(null.mean() + spread_over(played) * (null - null.mean()), 0, 1))
     return measured(
         played,
         float(statistic(np.ones((1, users)))[0]),
         resampled(statistic, groups(played, users, who), questions, rng),
         level=level,
         blind=blind,
-        # A permutation may have no true question, where not every user is compared with every other.
-        nulls=[np.where(np.isfinite(null), null, blind) for null in nulls],
+        nulls=nulls,
         by_seed=[
             float(metric(ranking, one.right[None].astype(np.float64), np.ones((1, len(one.right))))[0])
             for one, ranking in zip(played, rankings, strict=True)

@@ -21,7 +21,7 @@ from fedleak.core import IntArray, rng_for
 from fedleak.metrics.attack_result import AttackResult
 from fedleak.metrics.ranking import Weights
 
-__all__ = ["Deal", "LEAST", "deals", "identities", "least_for_answers", "least_for_identities"]
+__all__ = ["Deal", "LEAST", "deals", "identities", "least_for_answers", "least_for_identities", "spread_over"]
 
 Deal: TypeAlias = Callable[[slice], IntArray]
 """The true answers of one seed, permuted: some of the permutations -> (permutations, questions)."""
@@ -55,6 +55,19 @@ def identities(names: Sequence[Sequence[Hashable]], times: int, seed: int) -> li
             taken[rows, columns] = drawn[rows, taken[rows, columns]]
         found.append(local[taken])
     return found
+
+
+def spread_over(played: Sequence[AttackResult]) -> float:
+    """By what factor the permutations of single seeds must be spread, so that their mean varies as the real one does.
+
+    Users of pairs are coupled anew in every seed, and couples exchange updates independently of each other. But what an
+    attack wrongly believes of a user is in all seeds. It is taken to be the same in each, which is the worst case; with
+    independent exchanges, noise was called a leak in 10% of simulated audits with two seeds.
+    """
+    coupled = [_couples(one) for one in played]
+    if len(played) < 2 or None in coupled or all(each == coupled[0] for each in coupled):
+        return 1.0
+    return math.sqrt(len(played))
 
 
 def deals(played: Sequence[AttackResult], times: int, level: float) -> tuple[list[Deal], int]:
@@ -137,28 +150,34 @@ def _same_now(about: IntArray, order: IntArray, rows: slice) -> IntArray:
 
 
 def _exchanged_couples(played: Sequence[AttackResult], times: int, level: float) -> tuple[list[Deal], int] | None:
-    couples, parts = dict[tuple[str, str], int](), []
+    numbers, parts = dict[tuple[str, str], int](), []
     for one in played:
-        partner = np.full(len(one.users), -1, dtype=np.int64)
-        first, second = one.about[:, 0], one.about[:, -1]
-        if one.about.shape[1] < 2 or not np.array_equal(first == second, one.right == 1):
+        coupled = _couples(one)
+        if coupled is None:
             return None
-        apart = first != second
-        partner[first[apart]] = second[apart]
-        there = np.unique(one.about)
-        # Everyone is in one couple, and that is mutual.
-        if (partner[there] < 0).any() or not (
-            np.array_equal(partner[first[apart]], second[apart]) and np.array_equal(partner[partner[there]], there)
-        ):
-            return None
-        number = np.zeros(len(one.users), dtype=np.int64)
-        for i in there:
-            a, b = sorted((one.users[i], one.users[partner[i]]))
-            number[i] = couples.setdefault((a, b), len(couples))
-        parts.append((one.right, number[first]))
-    flips = rng_for(played[0].seed, "permutation").integers(2, size=(times, len(couples)))
+        number = [numbers.setdefault(coupled[one.users[i]], len(numbers)) for i in one.about[:, 0]]
+        parts.append((one.right, np.asarray(number, dtype=np.int64)))
+    flips = rng_for(played[0].seed, "permutation").integers(2, size=(times, len(numbers)))
     ways: list[Deal] = [partial(_exchanged, *part, flips) for part in parts]
     return ways, max(LEAST, 2 * math.ceil(math.log2(_AMPLE / (1 - level))))
+
+
+def _couples(one: AttackResult) -> dict[str, tuple[str, str]] | None:
+    """The couple of each user; None where users are not in couples, or every user has one answer."""
+    first, second = one.about[:, 0], one.about[:, -1]
+    apart = first != second
+    if one.gallery is not None or not apart.any() or not np.array_equal(apart, one.right == 0):
+        return None
+    partner = np.full(len(one.users), -1, dtype=np.int64)
+    partner[first[apart]] = second[apart]
+    there = np.unique(one.about)
+    # Everyone is in one couple, and that is mutual.
+    if (partner[there] < 0).any() or not (
+        np.array_equal(partner[first[apart]], second[apart]) and np.array_equal(partner[partner[there]], there)
+    ):
+        return None
+    names = [(one.users[i], one.users[partner[i]]) for i in there]
+    return {a: (min(a, b), max(a, b)) for a, b in names}
 
 
 def _exchanged(right: IntArray, couple: IntArray, flips: IntArray, rows: slice) -> IntArray:

@@ -105,16 +105,8 @@ def scored(plan: Plan, runs: Sequence[RunResult]) -> tuple[list[Score], list[Det
         tried.setdefault(one.question, []).append(one.measured)
     for one in every:
         seeds = [each.seed for each in one.played]
-        utility = utility_of(one.run, runs[0])
-        found = scores_of(
-            one.measured,
-            one.game,
-            plan.audit.level,
-            seeds,
-            tried=tried[one.question],
-            **one.labels,
-            utility=utility,
-        )
+        labels = {**one.labels, "utility": utility_of(one.run, runs[0])}
+        found = scores_of(one.measured, one.game, plan.audit.level, seeds, tried[one.question], **labels)
         scores += [limited(score, plan.limits.get(one.game.name, {}), one.run) for score in found.values()]
         null = one.measured[one.game.metrics[0].name].null
         parts = msgspec.structs.asdict(one.game.detail(one.played, found))

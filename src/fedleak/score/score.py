@@ -56,8 +56,8 @@ def scores_of(
     game: Game,
     level: float,
     seeds: Sequence[int],
-    /,
     tried: Sequence[Mapping[str, Measured]] = (),
+    /,
     **labels: Any,
 ) -> dict[str, Score]:
     """The measured metrics of a game as scores, with verdicts, and the headline in words.
