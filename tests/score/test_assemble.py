@@ -7,8 +7,8 @@ import pytest
 
 from fedleak.plan.read import parse
 from fedleak.population.data_quality import Finding
-from fedleak.score.assemble import RunResult, assemble, label, settings_key
-from fedleak.score.score import AttackResult, verdict
+from fedleak.score.assemble import RunResult, assemble, label, scored, settings_key
+from fedleak.score.score import AttackResult, decide, verdict
 from fedleak.trace.run_facts import RunFacts
 from scored import measure
 
@@ -154,8 +154,45 @@ def test_what_was_not_tested_is_named(audit: Any) -> None:
 def test_verdicts_never_say_safe() -> None:
     leak = measure([played(0, 9.0)], "ap", level=0.95, permutations=50)
     nothing = measure([played(0, 0.0)], "ap", level=0.95, permutations=50)
-    assert verdict(leak).startswith("leaks: ")
-    assert verdict(nothing) == "no leak shown by this attack (n=30)"
+    assert verdict(leak, decide(leak, level=0.95)).startswith("leaks: ")
+    assert verdict(leak, decide(leak, level=0.95)).endswith(", p = 0.020")
+    assert verdict(nothing, decide(nothing, level=0.95)) == "no leak shown by this attack (n=30)"
+
+
+def test_every_score_has_its_seeds_its_test_and_an_advantage(audit: Any) -> None:
+    for score in audit.scores:
+        assert len(score.by_seed) == 2 and np.mean(score.by_seed) == pytest.approx(score.value)
+        assert score.leaks is (score.control is None and score.verdict.startswith("leaks"))
+        assert 0 < score.p <= 1 and score.all_low <= score.low <= score.high <= score.all_high
+        assert score.advantage == pytest.approx((score.value - score.chance) / (1 - score.chance))
+    assert {score.leaks for score in audit.scores if score.headline} == {True, False}
+
+
+def test_a_defended_score_is_measured_like_the_undefended_one(audit: Any) -> None:
+    same = [[s for s in audit.scores if s.control is None and bool(s.defence) == defended] for defended in (0, 1)]
+    for plain, guarded in zip(*same, strict=True):
+        for name in ("value", "low", "high", "all_low", "all_high", "chance", "chance_high", "p", "leaks", "by_seed"):
+            assert getattr(plain, name) == getattr(guarded, name)
+
+
+def test_defence_aware_attacks_count_among_those_tried() -> None:
+    plan = parse(PLAN)
+    keys = [settings_key(*play) for play in plan.plays]
+
+    def run(adaptive: bool) -> RunResult:
+        return RunResult(
+            defences=plan.defences[0],
+            control=None,
+            deployed=False,
+            adaptive=adaptive,
+            facts=[facts(0.8), facts(0.8)],
+            played={key: [played(0, 0.3), played(1, 0.3)] for key in keys},
+        )
+
+    base = RunResult(defences=(), control=None, deployed=False, facts=[facts(0.8)] * 2, played={})
+    one, both = (scored(plan, [base, *map(run, which)])[0][0] for which in ([False], [False, True]))
+    assert (one.low, one.high) == (both.low, both.high)
+    assert both.all_low is not None and one.all_low is not None and both.all_low <= one.all_low < one.low
 
 
 def test_the_same_user_in_two_seeds_is_resampled_as_one() -> None:

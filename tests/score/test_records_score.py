@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from fedleak.core import IntArray
 from fedleak.metrics.records import edit_distances, near
-from fedleak.score.score import AttackResult, Measured, verdict
+from fedleak.score.score import AttackResult, Measured, decide, verdict
 from scored import applies, measure
 
 
@@ -86,9 +87,37 @@ def test_distances_are_to_the_nearest_of_the_first_and_compared_with_other_clien
     first = found("distance1", one)
     # Another's first record has no digit in common with a secret.
     assert first.chance == first.chance_high == 4 and first.low <= 0.5 <= first.high < 4
-    assert verdict(first, lower_leaks=True).startswith("leaks: 0.50")
-    lost = found("distance1", played([[SECRETS[i ^ 1]] for i in range(4)], SECRETS))
-    assert lost.value == 4 and verdict(lost, lower_leaks=True) == "no leak shown by this attack (n=4)"
+    assert said(first, lower_leaks=True) == "no verdict: 4 users are too few (at least 5)"
+    more = tuple(digit * 4 for digit in "123456")
+    near_all = found("distance1", played([["1119"], *([secret] for secret in more[1:])], more))
+    assert said(near_all, lower_leaks=True).startswith("leaks: 0.17")
+    lost = found("distance1", played([[more[i ^ 1]] for i in range(6)], more))
+    assert lost.value == 4 and said(lost, lower_leaks=True) == "no leak shown by this attack (n=6)"
+
+
+def said(measured: Measured, *, lower_leaks: bool = False) -> str:
+    return verdict(measured, decide(measured, level=0.95, lower_leaks=lower_leaks))
+
+
+def nine_digits(rankings: Sequence[Sequence[str]], secrets: Sequence[str]) -> AttackResult:
+    return replace(played(rankings, secrets), choices=10**9)
+
+
+def test_one_secret_of_eight_that_nobody_could_guess_is_a_leak() -> None:
+    secrets = tuple(digit * 4 for digit in "12345678")
+    nothing = [["9999"] for _ in secrets]
+    one = found("top1", nine_digits([[secrets[0]], *nothing[1:]], secrets))
+    assert one.permuted is not None and (one.permuted >= one.value).mean() > 0.05  # too coarse a test
+    assert said(one).startswith("leaks: 0.12") and said(one).endswith("p < 0.001")
+    assert said(found("extracted", nine_digits([[secrets[0]], *nothing[1:]], secrets))).endswith("p < 0.001")
+    assert said(found("top1", nine_digits(nothing, secrets))) == "no leak shown by this attack (n=8)"
+
+
+def test_one_of_eight_secrets_is_no_leak_by_attribution_where_others_went_astray() -> None:
+    secrets = tuple(digit * 4 for digit in "12345678")
+    mixed = [[secrets[0]], [secrets[2]], [secrets[1]], *([secrets[i - 1 if i > 3 else 7]] for i in range(3, 8))]
+    assert said(found("top1", nine_digits(mixed, secrets))) == "no leak shown by this attack (n=8)"
+    assert said(found("extracted", nine_digits(mixed, secrets))).startswith("leaks")
 
 
 def test_unanimous_users_still_leave_doubt_about_a_distance() -> None:

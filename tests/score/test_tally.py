@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
 
 from fedleak.errors import AttackError
-from fedleak.metrics.permutation import average_precision, derangement, top
+from fedleak.metrics.permutation import average_precision, derangement, derangements, top
 
 
 def random_claims(seed: int, questions: int, options: int, levels: int) -> tuple[np.ndarray, np.ndarray]:
@@ -64,10 +64,17 @@ def test_a_derangement_leaves_nobody_in_place(seed: int, n: int) -> None:
     assert (order != np.arange(n)).all()
 
 
+@given(st.integers(0, 2**32), st.integers(2, 30))
+def test_many_derangements_at_once_leave_nobody_in_place(seed: int, n: int) -> None:
+    orders = derangements(n, 7, np.random.default_rng(seed))
+    assert orders.shape == (7, n)
+    assert (np.sort(orders, axis=1) == np.arange(n)).all() and (orders != np.arange(n)).all()
+
+
 def test_the_null_never_contains_a_true_pair() -> None:
     right = np.repeat(np.arange(8), 4)
     perfect = np.eye(8, dtype=np.float32)[right]
-    null = top(perfect, right, 1).null(200, np.random.default_rng(0))
+    null = top(perfect, right, 1).under(derangements(8, 200, np.random.default_rng(0)))
     assert (null == 0).all()
 
 
@@ -78,14 +85,14 @@ def test_chance_exceeds_one_over_users_when_updates_of_a_user_rank_together() ->
     # No claim knows anybody, but a user's updates resemble each other and so get similar claims.
     claims = (rng.normal(size=(users, users))[right] + 0.1 * rng.normal(size=(users * each, users))).astype(np.float32)
     tally = average_precision(claims, right)
-    null = tally.null(400, rng)
+    null = tally.under(derangements(users, 400, rng))
     assert null.mean() > 1.5 / users
     assert np.quantile(null, 0.005) < tally.value < np.quantile(null, 0.995)
 
 
 def test_one_sender_alone_has_no_null() -> None:
     with pytest.raises(AttackError, match="fewer than two users"):
-        average_precision(np.eye(3, dtype=np.float32), np.zeros(3, dtype=np.int64)).null(20, np.random.default_rng(0))
+        assert average_precision(np.eye(3, dtype=np.float32), np.zeros(3, dtype=np.int64)).present.size
 
 
 def test_blind_guessing_is_one_in_as_many_as_there_are() -> None:

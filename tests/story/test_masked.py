@@ -67,11 +67,11 @@ def scores(tmp_path_factory: pytest.TempPathFactory) -> list[Score]:
 def test_undefended_updates_name_their_senders(scores: list[Score]) -> None:
     plain = [score for score in scores if score.defence is None]
     assert len(plain) == 5
-    assert all(score.low > score.chance for score in plain)
+    assert all(score.leaks for score in plain), [(score.attack, score.p, score.verdict) for score in plain]
 
 
 def test_masked_updates_name_nobody(scores: list[Score]) -> None:
     masked = [score for score in scores if score.defence is not None]
     assert masked
     for score in masked:
-        assert score.low <= score.chance, (score.attack, score.value, score.low, score.chance)
+        assert score.leaks is False, (score.attack, score.verdict)

@@ -112,6 +112,7 @@ class CrossModal(OptionGame):
                 who=np.stack([candidate, sender[updates]], axis=1),
                 users=tuple(map(str, prior.candidates)),
                 scored=drawn.scored,
+                cells=drawn.cells,
             ),
             prior=in_words(prior.take(kept), str(trace.folder)),
             shadow=np.where(

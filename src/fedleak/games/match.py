@@ -119,7 +119,11 @@ class Match(OptionGame):
         return GameInstance(
             questions=Pairs(updates=updates, options=(SAME,)),
             answers=Answers(
-                right=drawn.right, who=sender[updates], users=tuple(map(str, prior.candidates)), scored=drawn.scored
+                right=drawn.right,
+                who=sender[updates],
+                users=tuple(map(str, prior.candidates)),
+                scored=drawn.scored,
+                cells=drawn.cells,
             ),
             prior=prior.take(learnt),
             shadow=relabel(np.asarray(trace.shadow), learnt, len(prior.candidates)),

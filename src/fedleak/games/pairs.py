@@ -30,8 +30,8 @@ __all__ = ["Drawn", "between_sides", "between_rounds"]
 _EACH = 8  # anonymous updates per user, on average: more of them, before there are more of the other side
 _FIRSTS = 4  # updates of the other side per user, at most
 
-_Grid: TypeAlias = tuple[IntArray, IntArray, npt.NDArray[np.bool_], list[tuple[int, int]]]
-"""Rows, columns, which of the cells are right, and the scored cells."""
+_Grid: TypeAlias = tuple[IntArray, IntArray, npt.NDArray[np.bool_], list[tuple[int, int]], IntArray]
+"""Rows, columns, which of the cells are right, the scored cells, and (cells, 3) what of each cell can be exchanged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,9 @@ class Drawn:
     second: IntArray
     right: IntArray  # 1 where both are of one user, otherwise 0
     scored: IntArray  # indices of these pairs, in increasing order: half of them are right
+    # (pairs, 4): the grid; the place on one side; the user on the other, of whom every grid has equally many; and which
+    # of that user's it is. Users may exchange identities on the second side.
+    cells: IntArray
 
 
 def between_sides(
@@ -76,7 +79,9 @@ def between_sides(
             for whose in (user, here[(at + step) % len(here)]):
                 scored += [(each * whose + i, sent[user][turn]) for i in range(each)]
     right = np.repeat(np.arange(len(users)), each)[:, None] == sender[None, :]
-    return _shuffled([(rows, columns, right, scored)], rng)
+    first, second = (side.ravel() for side in np.indices(right.shape))
+    cells = np.stack([second, np.asarray(users)[first // each], first % each], axis=1)
+    return _shuffled([(rows, columns, right, scored, cells)], rng)
 
 
 def between_rounds(updates: IntArray, user: IntArray, number: IntArray, most: int, rng: np.random.Generator) -> Drawn:
@@ -105,24 +110,29 @@ def between_rounds(updates: IntArray, user: IntArray, number: IntArray, most: in
             for column in rng.permutation(np.flatnonzero(right.any(axis=0)))
         ]
         swapped = [(row, found[i - 1][1]) for i, (row, _) in enumerate(found)]
-        grids.append((updates[rows], updates[columns], right, [*found, *swapped] if len(found) > 1 else []))
+        first, second = (side.ravel() for side in np.indices(right.shape))
+        cells = np.stack([first, user[columns][second], np.zeros_like(first)], axis=1)
+        scored = [*found, *swapped] if len(found) > 1 else []
+        grids.append((updates[rows], updates[columns], right, scored, cells))
     return _shuffled(grids, rng)
 
 
 def _shuffled(grids: Sequence[_Grid], rng: np.random.Generator) -> Drawn:
     """All cells of the grids, in random order."""
     if not grids:
-        return Drawn(*np.zeros((4, 0), dtype=np.int64))
-    first = np.concatenate([np.repeat(rows, len(columns)) for rows, columns, _, _ in grids])
-    second = np.concatenate([np.tile(columns, len(rows)) for rows, columns, _, _ in grids])
-    right = np.concatenate([cells.ravel() for _, _, cells, _ in grids]).astype(np.int64)
+        none = np.zeros(0, dtype=np.int64)
+        return Drawn(none, none, none, none, np.zeros((0, 4), dtype=np.int64))
+    first = np.concatenate([np.repeat(rows, len(columns)) for rows, columns, *_ in grids])
+    second = np.concatenate([np.tile(columns, len(rows)) for rows, columns, *_ in grids])
+    right = np.concatenate([grid[2].ravel() for grid in grids]).astype(np.int64)
+    cells = np.concatenate([np.column_stack([np.full(len(grid[4]), at), grid[4]]) for at, grid in enumerate(grids)])
     scored, before = np.zeros(len(first), dtype=np.bool_), 0
-    for rows, columns, _, chosen in grids:
+    for rows, columns, _, chosen, _ in grids:
         for row, column in chosen:
             scored[before + row * len(columns) + column] = True
         before += len(rows) * len(columns)
     order = rng.permutation(len(first))
-    return Drawn(first[order], second[order], right[order], np.flatnonzero(scored[order]))
+    return Drawn(first[order], second[order], right[order], np.flatnonzero(scored[order]), cells[order])
 
 
 def _at_most(pairs: int) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedleak.core import IntArray
-from fedleak.metrics.interval import Interval
+from fedleak.metrics.interval import Ends, Interval, across_runs
 from fedleak.trace.evidence import Evidence
 
 __all__ = ["Predictions", "Answers", "AttackResult", "Measured", "pooled", "groups", "measured"]
@@ -37,6 +37,9 @@ class Answers:
     evidence: Evidence | None = None  # users' data, where images are scored against it
     judged: tuple[str, ...] = ()  # a property that images are judged by, and its value for each of the users
     scored: IntArray | None = None  # the questions that are scored, where the attack must not know them; all if absent
+    # (questions, 4), where a whole grid is asked: the grid, the place on one side, the user on the other, and
+    # which of that user's it is. Users exchange their places on that side for the test behind a verdict.
+    cells: IntArray | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,7 @@ class AttackResult:
     evidence: Evidence | None = None  # users' data, where images are scored against it
     judged: tuple[str, ...] = ()  # a property that images are judged by, and its value for each of the users
     answers: Answers | None = None  # as the game gave them, with whatever else its metrics need
+    asked: Predictions | None = None  # the predictions for all questions, those that are not scored included
 
     @classmethod
     def of(
@@ -75,6 +79,7 @@ class AttackResult:
             evidence=answers.evidence,
             judged=answers.judged,
             answers=answers,
+            asked=claims,
         )
 
     @property
@@ -89,7 +94,7 @@ class Measured:
     """One metric with its interval and its chance level."""
 
     value: float
-    low: float
+    low: float  # of users and, with several seeds, of runs
     high: float
     chance: float
     chance_high: float
@@ -98,6 +103,14 @@ class Measured:
     users: int
     options: int
     null: npt.NDArray[np.float64] = field(repr=False, compare=False)  # under each permutation, mean over seeds
+    by_seed: tuple[float, ...] = ()  # without seeds in which the metric is undefined
+    within: Interval | None = None  # the interval of users alone, as if the runs were the only ones possible
+    # For the test behind a verdict: the mean over seeds under permutations that all attacks on a question share;
+    # without it, `null`.
+    permuted: npt.NDArray[np.float64] | None = field(default=None, repr=False, compare=False)
+    exact_p: float | None = None  # where the distribution of blind guesses is known, instead of permutations
+    least: int = 1  # no verdict is given about fewer users
+    ends: Ends | None = field(default=None, repr=False, compare=False)  # the interval of another level
 
 
 def pooled(played: Sequence[AttackResult]) -> tuple[int, list[IntArray]]:
@@ -126,30 +139,52 @@ def groups(played: Sequence[AttackResult], users: int, who: Sequence[IntArray]) 
 def measured(
     played: Sequence[AttackResult],
     value: float,
-    interval: Interval,
+    ends: Ends,
     *,
+    level: float,
     blind: float,
     nulls: Sequence[npt.NDArray[np.float64]],
+    by_seed: Sequence[float],
     users: int,
     options: int,
+    least: int,
+    permuted: Sequence[npt.NDArray[np.float64]] | None = None,
     exact: bool = False,
+    exact_p: float | None = None,
+    largest: float = 1.0,
+    lower_leaks: bool = False,
 ) -> Measured:
     """Combine a metric with its chance level, from its permutations in every seed.
 
-    `blind` is the score of a blind guess. Under permuted identities a good attack may score less, so chance is never
-    below it. `exact`: the mean over all permutations equals `blind`, and the mean over the drawn ones would only add
-    noise.
+    `ends` is the interval that resamples users, of shares of `largest`. `blind` is the score of a blind guess. Under
+    permuted identities a good attack may score less, so chance is never below it. `exact`: the mean over all
+    permutations equals `blind`, and the mean over the drawn ones would only add noise. `permuted` are the permutations
+    of the test, if they are not those of the chance level.
     """
     null = np.mean(nulls, axis=0)
+    wide = across_runs(ends, value / largest, [one / largest for one in by_seed])
+
+    def scaled(every: Ends, at: float) -> Interval:
+        found = every(at)
+        return Interval(found.low * largest, found.high * largest)
+
+    interval = scaled(wide, level)
+    low, high = (float(np.quantile(null, tail)) for tail in (0.025, 0.975))
     return Measured(
         value=value,
         low=interval.low,
         high=interval.high,
-        chance=blind if exact else max(blind, float(null.mean())),
-        chance_high=max(blind, float(np.quantile(null, 0.975))),
-        chance_low=float(np.quantile(null, 0.025)),
+        chance=blind if exact else float(null.mean()) if lower_leaks else max(blind, float(null.mean())),
+        chance_high=low if lower_leaks else max(blind, high),
+        chance_low=high if lower_leaks else low,
         n=sum(len(one.right) for one in played),
         users=users,
         options=options,
         null=null,
+        by_seed=tuple(by_seed),
+        within=scaled(ends, level),
+        permuted=null if permuted is None else np.mean(permuted, axis=0),
+        exact_p=exact_p,
+        least=least,
+        ends=lambda at: scaled(wide, at),
     )

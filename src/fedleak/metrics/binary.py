@@ -9,10 +9,11 @@ import numpy as np
 from fedleak.core import IntArray, rng_for
 from fedleak.errors import AttackError
 from fedleak.metrics.attack_result import AttackResult, Measured, groups, measured, pooled
-from fedleak.metrics.interval import by_resample, in_chunks, wilson
+from fedleak.metrics.interval import in_slices, resampled, wilson
 from fedleak.metrics.ranking import Ranking, Weights
+from fedleak.metrics.shuffles import Deal, deals, exchanged, identities, least_for_answers, least_for_identities
 
-__all__ = ["average_precision", "auc", "by_weights", "precision_at", "per_user", "dealt"]
+__all__ = ["average_precision", "auc", "by_weights", "precision_at", "per_user"]
 
 Metric = Callable[[Ranking, Weights, Weights], Weights]
 
@@ -42,13 +43,30 @@ def _ranked(
 
     statistic = by_weights(played, rankings, who, metric)
     questions, rng = max(len(one.right) for one in played), rng_for(played[0].seed, "interval", name)
-    interval = by_resample(statistic, groups(played, users, who), questions, level, rng)
+    taken = exchanged(played, permutations)
+    if taken is not None:
+        least = least_for_identities(level)
+        nulls = [_exchanged_null(one, metric, each) for one, each in zip(played, taken, strict=True)]
+    else:
+        dealt, least = deals(played, permutations, level)
+        nulls = [
+            _null(len(one.right), ranking, metric, deal, permutations)
+            for one, ranking, deal in zip(played, rankings, dealt, strict=True)
+        ]
+    # A permutation may have no true question, where not every user is compared with every other.
+    nulls = [np.where(np.isfinite(null), null, blind) for null in nulls]
     return measured(
         played,
         float(statistic(np.ones((1, users)))[0]),
-        interval,
+        resampled(statistic, groups(played, users, who), questions, rng),
+        level=level,
         blind=blind,
-        nulls=[_null(one, ranking, metric, name, permutations) for one, ranking in zip(played, rankings, strict=True)],
+        nulls=nulls,
+        by_seed=[
+            float(metric(ranking, one.right[None].astype(np.float64), np.ones((1, len(one.right))))[0])
+            for one, ranking in zip(played, rankings, strict=True)
+        ],
+        least=least,
         users=users,
         options=1,
         exact=name == "auc",
@@ -73,13 +91,16 @@ def by_weights(
     return statistic
 
 
-def _null(one: AttackResult, ranking: Ranking, metric: Metric, name: str, permutations: int) -> Weights:
-    rng, every = rng_for(one.seed, "null", name), np.ones((1, len(one.right)))
-    return in_chunks(
-        lambda rows: metric(ranking, dealt(one.right, one.about, rows, rng).astype(np.float64), every),
-        permutations,
-        len(one.right),
-    )
+def _null(questions: int, ranking: Ranking, metric: Metric, deal: Deal, permutations: int) -> Weights:
+    every = np.ones((1, questions))
+    return in_slices(lambda rows: metric(ranking, deal(rows).astype(np.float64), every), permutations, questions)
+
+
+def _exchanged_null(one: AttackResult, metric: Metric, taken: IntArray) -> Weights:
+    """The metric of the same questions with the predictions that were made for other users."""
+    assert one.asked is not None
+    right, every = one.right[None].astype(np.float64), np.ones((1, len(one.right)))
+    return np.asarray([metric(Ranking.of(one.asked[row, 0]), right, every)[0] for row in taken])
 
 
 def _mean(rows: Sequence[Weights]) -> Weights:
@@ -90,28 +111,6 @@ def _mean(rows: Sequence[Weights]) -> Weights:
     return np.where(many > 0, np.where(there, stacked, 0).sum(axis=0) / np.maximum(many, 1), np.nan)
 
 
-def dealt(right: IntArray, who: IntArray, times: int, rng: np.random.Generator) -> IntArray:
-    """True answers permuted independently of the predictions, with the same clustering: (times, questions).
-
-    Where every user has one answer (a property of users, not of updates), users swap their answers. Otherwise each
-    user has a run of yes questions and one of no questions, and the runs are permuted along the questions, ordered by
-    user. Shuffling single answers would break up the clusters and underestimate the variance of the null.
-    """
-    anchor = who[:, 0]
-    _, first, user = np.unique(anchor, return_index=True, return_inverse=True)
-    answer = right[first]
-    if (answer[user] == right).all():
-        return answer[np.argsort(rng.random((times, len(answer))), axis=1)][:, user]
-    order = np.lexsort((right, anchor))
-    starts = np.flatnonzero(np.append(True, (np.diff(right[order]) != 0) | (np.diff(anchor[order]) != 0)))
-    runs = np.diff(np.append(starts, len(right)))
-    drawn = np.empty((times, len(right)), dtype=right.dtype)
-    for row in drawn:
-        shuffled = rng.permutation(len(runs))
-        row[order] = np.repeat(right[order][starts[shuffled]], runs[shuffled])
-    return drawn
-
-
 def precision_at(k: int, played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
     """Share of fitting users among the k users whose updates have the highest mean prediction.
 
@@ -119,24 +118,27 @@ def precision_at(k: int, played: Sequence[AttackResult], *, level: float, permut
     first k.
     """
     values, chances, nulls, named = [], [], [], dict[str, float]()
-    for one in played:
-        names, claims, fits = per_user(one)
+    each = [per_user(one) for one in played]
+    orders = identities([names for names, _, _ in each], permutations, played[0].seed)
+    for (names, claims, fits), order in zip(each, orders, strict=True):
         most = min(k, len(claims))
         chosen = _chosen(claims, most)
         for name, share in zip(names, chosen / most / len(played), strict=True):
             named[name] = named.get(name, 0.0) + float(share)
         values.append(float(fits @ chosen) / most)
         chances.append(float(fits.mean()))
-        order = np.argsort(rng_for(one.seed, "null", f"p{k}").random((permutations, len(fits))), axis=1)
         nulls.append(fits[order] @ chosen / most)
     value = float(np.mean(values))
     trials = 1 / sum(share * share for share in named.values())  # Kish (1965): fewer where seeds name the same users
     return measured(
         played,
         value,
-        wilson(value, trials, level),
+        lambda at: wilson(value, trials, at),
+        level=level,
         blind=float(np.mean(chances)),
         nulls=nulls,
+        by_seed=values,
+        least=least_for_answers(np.unique(each[0][2], return_counts=True)[1].tolist(), level),
         users=pooled(played)[0],
         options=1,
         exact=True,

@@ -10,10 +10,11 @@ import numpy as np
 from fedleak.core import rng_for
 from fedleak.metrics import binary
 from fedleak.metrics.attack_result import AttackResult, Measured, measured
-from fedleak.metrics.interval import by_user
-from fedleak.metrics.permutation import Tally
+from fedleak.metrics.interval import resampled_users
+from fedleak.metrics.permutation import Tally, derangements
 from fedleak.metrics.permutation import average_precision as average_precision_tally
 from fedleak.metrics.permutation import top as top_tally
+from fedleak.metrics.shuffles import identities, least_for_identities
 
 __all__ = ["average_precision", "top", "each", "unseen", "unseen_asked", "open_world", "users", "by_tally", "UNSEEN"]
 
@@ -89,15 +90,23 @@ def by_tally(
     sums = np.asarray(list(totals.values()))
     weights = sums[:, 1]
     values = sums[:, 0] / np.where(weights > 0, weights, 1)
+    names = [[one.options[i] for i in found.present] for one, found in zip(played, tallies, strict=True)]
+    # Seeds with the same users share their derangements: predictions about a user go together in all runs.
     nulls = [
-        found.null(permutations, rng_for(one.seed, "null", name)) for one, found in zip(played, tallies, strict=True)
+        found.under(derangements(len(some), permutations, rng_for(played[0].seed, "null", *some)))
+        for found, some in zip(tallies, names, strict=True)
     ]
+    orders = identities(names, permutations, played[0].seed)
     return measured(
         played,
         float(np.average(values, weights=weights)),
-        by_user(values, weights, level, rng_for(played[0].seed, "interval", name)),
+        resampled_users(values, weights, rng_for(played[0].seed, "interval", name)),
+        level=level,
         blind=float(np.mean([found.blind for found in tallies])),
         nulls=nulls,
+        permuted=[found.under(order) for found, order in zip(tallies, orders, strict=True)],
+        by_seed=[found.value for found in tallies],
+        least=least_for_identities(level),
         users=int((weights > 0).sum()),
         options=max(users(one) for one in played),
     )

@@ -8,12 +8,13 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from fedleak.core import rng_for
+from fedleak.core import IntArray, rng_for
 from fedleak.errors import AttackError
 from fedleak.metrics.attack_result import AttackResult, Measured, measured, pooled
 from fedleak.metrics.identification import by_tally
-from fedleak.metrics.interval import by_resample
-from fedleak.metrics.permutation import Tally, derangement, top
+from fedleak.metrics.interval import resampled
+from fedleak.metrics.permutation import Tally, derangements, top
+from fedleak.metrics.shuffles import identities, least_for_identities
 
 __all__ = ["found_again", "matched", "asked", "as_searches"]
 
@@ -73,7 +74,12 @@ def as_searches(one: AttackResult, gap: int) -> tuple[AttackResult, Tally]:
     found = top(claims, right, 1)
     sizes = np.bincount(search)
     as_users = replace(one, claims=claims, right=right, options=one.users, who=right, gallery=None)
-    return as_users, replace(found, blind=float(np.mean(1 / sizes)))
+    # The client searched for is always among the updates, another one only sometimes: its hits count only there.
+    there = np.zeros_like(found.table)
+    np.add.at(there.T, right, np.isfinite(claims))
+    available = there / np.maximum(found.weights, 1)
+    table = found.table / np.where(available > 0, available, 1)
+    return as_users, replace(found, table=table, available=available, blind=float(np.mean(1 / sizes)))
 
 
 def matched(played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
@@ -84,24 +90,44 @@ def matched(played: Sequence[AttackResult], *, level: float, permutations: int) 
     users, who = pooled(played)
     tables = [_counts(one, about, users) for one, about in zip(played, who, strict=True)]
 
-    def statistic(weights: Table) -> Table:
+    def each(weights: Table) -> Table:
         # A pair of different users counts only if both are drawn; a pair of one user needs just that user.
         rows = []
         for said, every in tables:
             right = _share((weights * said.diagonal()).sum(1), (weights * every.diagonal()).sum(1))
             wrong = _share(_between(weights, said), _between(weights, every))
             rows.append((right + 1 - wrong) / 2)
-        return np.asarray(np.mean(rows, axis=0))
+        return np.stack(rows)
 
-    seeds = list(zip(played, tables, strict=True))
     rng = rng_for(played[0].seed, "interval", "matched")
-    interval = by_resample(statistic, np.zeros(users, dtype=np.int64), users * users, level, rng)
+    by_seed = each(np.ones((1, users)))[:, 0]
+    present = [np.flatnonzero(every.diagonal()) for _, every in tables]
+    called = {
+        int(number): one.users[i]
+        for one, about in zip(played, who, strict=True)
+        for i, number in zip(one.about.flat, about.flat, strict=True)
+    }
+    names = [[called[i] for i in there.tolist()] for there in present]
+    shown = [
+        (said[np.ix_(there, there)], every[np.ix_(there, there)])
+        for (said, every), there in zip(tables, present, strict=True)
+    ]
     return measured(
         played,
-        float(statistic(np.ones((1, users)))[0]),
-        interval,
+        float(by_seed.mean()),
+        resampled(lambda weights: each(weights).mean(axis=0), np.zeros(users, dtype=np.int64), users * users, rng),
+        level=level,
         blind=0.5,
-        nulls=[_null(*table, rng_for(one.seed, "null", "matched"), permutations) for one, table in seeds],
+        nulls=[
+            _under(*both, derangements(len(some), permutations, rng_for(played[0].seed, "null", *some)))
+            for both, some in zip(shown, names, strict=True)
+        ],
+        permuted=[
+            _under(*both, order)
+            for both, order in zip(shown, identities(names, permutations, played[0].seed), strict=True)
+        ],
+        by_seed=by_seed.tolist(),
+        least=least_for_identities(level),
         users=users,
         options=1,
         exact=True,
@@ -126,14 +152,9 @@ def _share(part: Table, whole: Table) -> Table:
     return np.asarray(np.divide(part, whole, out=np.full(len(part), np.nan), where=whole > 0))
 
 
-def _null(said: Table, every: Table, rng: np.random.Generator, permutations: int) -> Table:
-    """The same with every later update assigned to another user."""
-    present = np.flatnonzero(every.diagonal())
-    said, every = (table[np.ix_(present, present)] for table in (said, every))
-    values = np.empty(permutations)
-    for i in range(permutations):
-        order = derangement(len(present), rng) if len(present) > 1 else np.arange(len(present))
-        mine, all_mine = said[np.arange(len(order)), order].sum(), every[np.arange(len(order)), order].sum()
-        rest, all_rest = said.sum() - mine, every.sum() - all_mine
-        values[i] = (mine / max(all_mine, 1) + 1 - rest / max(all_rest, 1)) / 2
-    return values
+def _under(said: Table, every: Table, orders: IntArray) -> Table:
+    """The same with every later update assigned to another user, once per permutation (permutations, users)."""
+    everyone = np.arange(len(said))
+    mine, all_mine = (table[everyone, orders].sum(axis=1) for table in (said, every))
+    rest, all_rest = said.sum() - mine, every.sum() - all_mine
+    return np.asarray((mine / np.maximum(all_mine, 1) + 1 - rest / np.maximum(all_rest, 1)) / 2)

@@ -16,7 +16,7 @@ from fedleak.core import FloatArray, IntArray
 from fedleak.errors import AttackError
 from fedleak.lazy import stats
 
-__all__ = ["Tally", "average_precision", "top", "hits", "derangement"]
+__all__ = ["Tally", "average_precision", "top", "hits", "derangement", "derangements"]
 
 Table = npt.NDArray[np.float64]
 
@@ -28,6 +28,9 @@ class Tally:
     table: Table  # (options, users)
     weights: npt.NDArray[np.float64]  # of each user in the mean; 0 for users who sent no update
     blind: float  # the score of a blind guess
+    # (options, users), the share of a user's questions in which the option could be chosen; None: always. The table
+    # counts only these: a user who is absent cannot be found, and the true one is always there.
+    available: Table | None = None
 
     @property
     def per_user(self) -> npt.NDArray[np.float64]:
@@ -39,23 +42,29 @@ class Tally:
         """The weighted mean over users."""
         return float(np.average(self.per_user, weights=self.weights))
 
-    def null(self, permutations: int, rng: np.random.Generator) -> npt.NDArray[np.float64]:
-        """The metric with identities permuted, once per permutation.
-
-        1/U is not the chance level of average precision: updates of one user rank together under any
-        identity, which raises it. A permutation with a fixed point would keep a true pair and raise the null, so
-        only derangements are drawn.
-        """
-        present = np.flatnonzero(self.weights)
-        if len(present) < 2:
+    @property
+    def present(self) -> IntArray:
+        """The users who sent an update; identities are permuted among them."""
+        found = np.flatnonzero(self.weights)
+        if len(found) < 2:
             raise AttackError(
                 "fewer than two users sent an update, so identities cannot be permuted; train more rounds"
             )
-        weights = self.weights[present]
-        values = np.empty(permutations)
-        for i in range(permutations):
-            values[i] = np.average(self.table[present[derangement(len(present), rng)], present], weights=weights)
-        return values
+        return found
+
+    def under(self, orders: IntArray) -> npt.NDArray[np.float64]:
+        """The metric with identities permuted, once per permutation of those present, (permutations, users).
+
+        1/U is not the chance level of average precision: updates of one user rank together under any
+        identity, which raises it.
+        """
+        present = self.present
+        weights = np.broadcast_to(self.weights[present], orders.shape)
+        if self.available is not None:
+            weights = weights * self.available[present[orders], present]
+        total = weights.sum(axis=1)
+        summed = (self.table[present[orders], present] * weights).sum(axis=1)
+        return np.asarray(np.divide(summed, total, out=np.full(len(total), self.blind), where=total > 0))
 
 
 def derangement(n: int, rng: np.random.Generator) -> IntArray:
@@ -64,6 +73,18 @@ def derangement(n: int, rng: np.random.Generator) -> IntArray:
         order = rng.permutation(n)
         if not (order == np.arange(n)).any():
             return order
+
+
+def derangements(n: int, times: int, rng: np.random.Generator) -> IntArray:
+    """Many of them, (times, n). One user has none, and keeps their place.
+
+    Chance is the mean over derangements: a permutation with a fixed point would keep a true pair and raise it.
+    """
+    found = np.zeros((0, n), dtype=np.int64)
+    while len(found) < times:
+        drawn = rng.permuted(np.tile(np.arange(n), (3 * times, 1)), axis=1)
+        found = np.concatenate([found, drawn[(drawn != np.arange(n)).all(axis=1) | (n < 2)]])
+    return found[:times]
 
 
 def average_precision(claims: FloatArray, right: IntArray, users: int | None = None) -> Tally:

@@ -15,27 +15,41 @@ import numpy as np
 import numpy.typing as npt
 
 from fedleak.core import IntArray, rng_for
+from fedleak.lazy import stats
 from fedleak.metrics.attack_result import AttackResult, Measured, Predictions, measured, pooled
-from fedleak.metrics.interval import by_user
-from fedleak.metrics.permutation import derangement
+from fedleak.metrics.interval import resampled_users
+from fedleak.metrics.permutation import derangements
 from fedleak.metrics.ranking import Weights
+from fedleak.metrics.shuffles import identities, least_for_identities
 from fedleak.results.detail import PerRecord
 
 __all__ = ["PLACES", "top", "distance", "extracted", "attributed", "any_found", "near", "edit_distances", "tabled"]
 
 PLACES = (1, 5, 10, 20, 50)
+_UNGUESSABLE = 1e-5  # a record that a blind guess hits more rarely than this is known from the model
 
 
 def top(k: int, played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
-    """Share of the users whose secret is among the first k records predicted for their own client."""
+    """Share of the users whose secret is among the first k records predicted for their own client.
+
+    Among eight users, one of eight permutations keeps a given pair, so one extracted secret of nine digits could never
+    be shown. But nobody guesses it: where a blind guess is that unlikely, and no secret was predicted for another
+    client, the test is the exact binomial one of blind guesses. Otherwise the clients' lists are permuted, because an
+    attack that extracts secrets and does not know whose they are hits some of them by luck.
+    """
+    tables = [(places(one) < k).astype(np.float64) for one in played]
+    guess = [min(1.0, k / one.choices) for one in played]
+    astray = any((table.sum() > table.trace()) for table in tables)
+    exact_p = _blind_p(played, [table.diagonal() for table in tables], guess)
     return tabled(
         played,
         f"top{k}",
-        [(places(one) < k).astype(np.float64) for one in played],
+        tables,
         [np.ones(len(one.right)) for one in played],
-        float(np.mean([min(1.0, k / one.choices) for one in played])),
+        float(np.mean(guess)),
         level,
         permutations,
+        exact_p=exact_p if sum(guess) < _UNGUESSABLE and not astray else None,
     )
 
 
@@ -45,30 +59,9 @@ def distance(k: int, played: Sequence[AttackResult], *, level: float, permutatio
     Lower values leak more (Yuan et al., 2021, Tables II, IV, VI). Chance is the distance to another
     client's ranking: how near luck comes depends on how varied the records of a ranking are, and those are as varied.
     """
-    users, who = pooled(played)
-    sums, total, nulls, farthest = np.zeros(users), np.zeros(users), [], 1.0
-    for one, about in zip(played, who, strict=True):
-        table = _nearest(one, k)
-        np.add.at(sums, about[:, 0], table.diagonal())
-        np.add.at(total, about[:, 0], 1)
-        farthest = max(farthest, float(table.max()))
-        nulls.append(_null(table, np.ones(len(table)), permutations, rng_for(one.seed, "null", f"distance{k}")))
-    values = sums / total
-    # As a share of the largest distance, so that the interval is not empty where all users have the same distance.
-    found = by_user(values / farthest, total, level, rng_for(played[0].seed, "interval", f"distance{k}"))
-    null = np.mean(nulls, axis=0)
-    return Measured(
-        value=float(np.average(values, weights=total)),
-        low=found.low * farthest,
-        high=found.high * farthest,
-        chance=float(null.mean()),
-        chance_high=float(np.quantile(null, 0.025)),  # the lower tail, because lower leaks
-        chance_low=float(np.quantile(null, 0.975)),
-        n=sum(len(one.right) for one in played),
-        users=users,
-        options=max(one.choices for one in played),
-        null=null,
-    )
+    tables = [_nearest(one, k) for one in played]
+    weights = [np.ones(len(table)) for table in tables]
+    return tabled(played, f"distance{k}", tables, weights, 0.0, level, permutations, lower_leaks=True)
 
 
 def extracted(played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
@@ -78,17 +71,31 @@ def extracted(played: Sequence[AttackResult], *, level: float, permutations: int
     """
     found = [np.isfinite(places(one).min(axis=0)) for one in played]
     guesses = [len(np.unique(one.claims.reshape(-1, one.claims.shape[-1]), axis=0)) for one in played]
-    blind = float(np.mean([min(1.0, n / one.choices) for n, one in zip(guesses, played, strict=True)]))
+    guess = [min(1.0, n / one.choices) for n, one in zip(guesses, played, strict=True)]
     return tabled(
         played,
         "extracted",
         [np.broadcast_to(row.astype(np.float64), (len(row), len(row))) for row in found],
         [np.ones(len(row)) for row in found],
-        blind,
+        float(np.mean(guess)),
         level,
         permutations,
         exact=True,
+        exact_p=_blind_p(played, [row.astype(np.float64) for row in found], guess),
     )
+
+
+def _blind_p(played: Sequence[AttackResult], hits: Sequence[Weights], guess: Sequence[float]) -> float:
+    """How likely blind guesses find as many users' secrets; `guess` is the chance of one secret in each seed.
+
+    Secrets are drawn independently of each other, so this is binomial. A user may have one secret in all seeds: they
+    count once, with the chances of all seeds together.
+    """
+    users, who = pooled(played)
+    found = np.zeros(users)
+    for about, row in zip(who, hits, strict=True):
+        np.maximum.at(found, about[:, 0], row)
+    return float(stats.binom.sf(found.sum() - 1, users, min(1.0, sum(guess))))
 
 
 def attributed(played: Sequence[AttackResult], *, level: float, permutations: int) -> Measured:
@@ -131,33 +138,63 @@ def tabled(
     permutations: int,
     *,
     exact: bool = False,
+    exact_p: float | None = None,
+    lower_leaks: bool = False,
 ) -> Measured:
-    """Build a metric from the scores of each question's predictions (row) for each user (column)."""
+    """Build a metric from the scores of each question's predictions (row) for each user (column).
+
+    Scores are shares, or with `lower_leaks` distances. `exact`: permutations change nothing, and `blind` is chance.
+    """
     users, who = pooled(played)
-    sums, total, nulls = np.zeros(users), np.zeros(users), []
-    for one, about, table, weight in zip(played, who, tables, weights, strict=True):
+    sums, total = np.zeros(users), np.zeros(users)
+    names = [_numbered(one) for one in played]
+    orders = identities(names, permutations, played[0].seed)
+    nulls, permuted, by_seed = [], [], []
+    for about, table, weight, some, order in zip(who, tables, weights, names, orders, strict=True):
         np.add.at(sums, about[:, 0], table.diagonal() * weight)
         np.add.at(total, about[:, 0], weight)
         if weight.any():
-            nulls.append(_null(table, weight, permutations, rng_for(one.seed, "null", name)))
+            # Seeds with the same users share their derangements, as they share permutations.
+            deranged = derangements(len(some), permutations, rng_for(played[0].seed, "null", *some))
+            nulls.append(_under(table, weight, deranged))
+            permuted.append(_under(table, weight, order))
+            by_seed.append(float(np.average(table.diagonal(), weights=weight)))
     values = sums / np.maximum(total, 1)
+    # A distance as a share of the largest, so that its interval is not empty where all users have the same.
+    largest = max(1.0, *(float(table.max()) for table in tables)) if lower_leaks else 1.0
     return measured(
         played,
         float(np.average(values, weights=total)),
-        by_user(values, total, level, rng_for(played[0].seed, "interval", name)),
+        resampled_users(values / largest, total, rng_for(played[0].seed, "interval", name)),
+        level=level,
         blind=blind,
         nulls=[np.full(permutations, blind)] if exact else nulls,
+        permuted=None if exact else permuted,
+        by_seed=by_seed,
+        least=1 if exact else least_for_identities(level),
         users=int((total > 0).sum()),
         options=max(one.choices for one in played),
         exact=exact,
+        exact_p=exact_p,
+        largest=largest,
+        lower_leaks=lower_leaks,
     )
 
 
-def _null(table: Weights, weight: Weights, permutations: int, rng: np.random.Generator) -> Weights:
-    everyone = np.arange(len(table))
-    return np.array(
-        [np.average(table[derangement(len(table), rng), everyone], weights=weight) for _ in range(permutations)]
-    )
+def _numbered(one: AttackResult) -> list[tuple[str, int]]:
+    """The user of each question, with a number for users who are asked about more than once."""
+    seen: dict[str, int] = {}
+    found = []
+    for place in one.about[:, 0]:
+        name = one.users[place]
+        seen[name] = seen.get(name, -1) + 1
+        found.append((name, seen[name]))
+    return found
+
+
+def _under(table: Weights, weight: Weights, orders: IntArray) -> Weights:
+    """The mean where each user gets the predictions for another, once per permutation (permutations, users)."""
+    return np.asarray(table[orders, np.arange(len(table))] @ weight / weight.sum())
 
 
 def near(one: AttackResult) -> list[PerRecord]:

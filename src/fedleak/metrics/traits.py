@@ -8,10 +8,10 @@ import numpy as np
 
 from fedleak.core import IntArray, rng_for
 from fedleak.metrics.attack_result import AttackResult, Measured, groups, measured, pooled
-from fedleak.metrics.binary import dealt
-from fedleak.metrics.interval import by_resample, by_user, in_chunks
+from fedleak.metrics.interval import in_slices, resampled, resampled_users
 from fedleak.metrics.permutation import hits
 from fedleak.metrics.ranking import Ranking, Weights
+from fedleak.metrics.shuffles import Deal, deals, identities, least_for_answers
 
 __all__ = ["top1", "average_precision", "answered", "each"]
 
@@ -22,23 +22,28 @@ def top1(played: Sequence[AttackResult], *, level: float, permutations: int) -> 
     Always predicting the most common value is right as often as it occurs; chance is never below that.
     """
     users, who = pooled(played)
-    sums, seeds, nulls, majority = np.zeros(users), np.zeros(users), [], []
-    for one, about in zip(played, who, strict=True):
+    sums, seeds, nulls, majority, by_seed = np.zeros(users), np.zeros(users), [], [], []
+    names = [[one.users[i] for i in np.unique(one.about[:, 0])] for one in played]
+    orders = identities(names, permutations, played[0].seed)
+    for one, about, order in zip(played, who, orders, strict=True):
         value, shares = answered(one)
         present, everyone = about[np.unique(one.about, return_index=True)[1], 0], np.arange(len(value))
         sums[present] += shares[everyone, value]
         seeds[present] += 1
         majority.append(np.bincount(value).max() / len(value))
-        order = np.argsort(rng_for(one.seed, "null", "top1").random((permutations, len(value))), axis=1)
+        by_seed.append(float(shares[everyone, value].mean()))
         nulls.append(shares[everyone, value[order]].mean(axis=1))
     values = sums / np.maximum(seeds, 1)
-    interval = by_user(values, seeds, level, rng_for(played[0].seed, "interval", "top1"))
+    counts = max((np.unique(answered(one)[0], return_counts=True)[1] for one in played), key=sum)
     return measured(
         played,
         float(np.average(values, weights=seeds)),
-        interval,
+        resampled_users(values, seeds, rng_for(played[0].seed, "interval", "top1")),
+        level=level,
         blind=float(np.mean(majority)),
         nulls=nulls,
+        by_seed=by_seed,
+        least=least_for_answers(counts.tolist(), level),
         users=users,
         options=max(len(one.options) for one in played),
     )
@@ -71,20 +76,24 @@ def average_precision(played: Sequence[AttackResult], *, level: float, permutati
         ]
         return np.asarray(np.mean(rows, axis=0))
 
-    def null(one: AttackResult, ranked: Sequence[Ranking], about: IntArray) -> Weights:
-        rng, every = rng_for(one.seed, "null", "ap"), np.ones((1, len(one.right)))
-        return in_chunks(
-            lambda rows: _macro(ranked, dealt(one.right, about, rows, rng), every), permutations, len(one.right)
-        )
+    def null(one: AttackResult, ranked: Sequence[Ranking], deal: Deal) -> Weights:
+        every = np.ones((1, len(one.right)))
+        return in_slices(lambda rows: _macro(ranked, deal(rows), every), permutations, len(one.right))
 
     questions, rng = max(len(one.right) for one in played), rng_for(played[0].seed, "interval", "ap")
-    interval = by_resample(statistic, groups(played, users, who), questions, level, rng)
+    dealt, least = deals(played, permutations, level)
     return measured(
         played,
         float(statistic(np.ones((1, users)))[0]),
-        interval,
+        resampled(statistic, groups(played, users, who), questions, rng),
+        level=level,
         blind=float(np.mean([1 / len(np.unique(one.right)) for one in played])),
-        nulls=[null(*seed) for seed in zip(played, rankings, who, strict=True)],
+        nulls=[null(*seed) for seed in zip(played, rankings, dealt, strict=True)],
+        by_seed=[
+            float(_macro(ranked, one.right[None], np.ones((1, len(one.right))))[0])
+            for one, ranked in zip(played, rankings, strict=True)
+        ],
+        least=least,
         users=users,
         options=max(len(one.options) for one in played),
     )

@@ -54,7 +54,7 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     game: str
     metric: str  # ap, top1, top5, auc, p5, p10, unseen, extracted, attributed, ...: shares between 0 and 1
     value: float
-    low: float  # interval, resampled by user
+    low: float  # interval, resampled by user; with several seeds it includes the variation between runs
     high: float
     level: float  # of the interval, for instance 0.95
     chance: float  # the mean of the same metric with identities permuted, or blind guessing if that is more
@@ -83,7 +83,7 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     all_low: float | None = None  # interval that holds for all attacks on the question at once, so for the one picked
     all_high: float | None = None
     advantage: float | None = None  # share of what can be known beyond chance: (value - chance) / (1 - chance)
-    by_seed: list[float] = []  # the value of each seed
+    by_seed: list[float] = []  # the value of each seed, without seeds in which the metric is undefined
     distance: bool = False  # not a share but a distance: the smaller, the more is given away
     number: str = ""  # of a headline score: the one number to print large
     in_words: str = ""  # of a headline score: what was found, in a sentence for people who never saw such a number

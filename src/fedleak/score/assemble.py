@@ -6,7 +6,7 @@ import datetime
 import os
 import platform
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -21,7 +21,7 @@ from fedleak.results.audit import Audit, GameFigure, GameInfo, NotRun, Score, Th
 from fedleak.results.defence_results import Effect, Promised
 from fedleak.results.detail import Detail
 from fedleak.score.controls import warnings
-from fedleak.score.score import AttackResult, measure_all, scores_of, unmeasured
+from fedleak.score.score import AttackResult, Measured, measure_all, scores_of, unmeasured
 from fedleak.score.tradeoff import Price, tradeoffs
 from fedleak.score.users import tail_of
 from fedleak.trace.run_facts import RunFacts
@@ -99,29 +99,60 @@ def scored(plan: Plan, runs: Sequence[RunResult]) -> tuple[list[Score], list[Det
     """Scores and details of every attack on every run; an attack that was not run on every seed yet is left out."""
     scores: list[Score] = []
     details: list[Detail] = []
-    for run in runs:
-        utility = utility_of(run, runs[0])
-        for attack, game, adversary in plan.plays:
-            played = run.played.get(settings_key(attack, game, adversary), [])
-            if len(played) < len(run.facts):
-                continue
-            labels: dict[str, Any] = {
+    every = [one for run in runs for one in _measured(plan, run)]
+    # A verdict is corrected for all attacks on its question, so all are measured before the first is judged.
+    tried: dict[str, list[Mapping[str, Measured]]] = {}
+    for one in every:
+        tried.setdefault(one.question, []).append(one.measured)
+    for one in every:
+        seeds = [each.seed for each in one.played]
+        labels = {**one.labels, "utility": utility_of(one.run, runs[0])}
+        found = scores_of(one.measured, one.game, plan.audit.level, seeds, tried[one.question], **labels)
+        scores += [limited(score, plan.limits.get(one.game.name, {}), one.run) for score in found.values()]
+        null = next(iter(one.measured.values())).null
+        parts = msgspec.structs.asdict(one.game.detail(one.played, found))
+        tail = tail_of(plan, one.played, one.game, one.adversary)
+        details.append(Detail(**one.labels, **parts, null=[float(value) for value in null], user_tail=tail))
+    return scores, details
+
+
+class _MeasuredAttack(msgspec.Struct, frozen=True, kw_only=True):
+    """One attack on one run, measured."""
+
+    run: RunResult
+    game: Game
+    adversary: Adversary
+    played: list[AttackResult]
+    measured: dict[str, Measured]
+    labels: dict[str, Any]
+
+    @property
+    def question(self) -> str:
+        """What all attacks on one question have in common: a defence-aware attack is on the same as an unaware one."""
+        asked = [self.labels[name] for name in ("adversary", "game", "defence", "control")]
+        return msgspec.json.encode(asked, order="deterministic").decode()
+
+
+def _measured(plan: Plan, run: RunResult) -> Iterator[_MeasuredAttack]:
+    for attack, game, adversary in plan.plays:
+        played = run.played.get(settings_key(attack, game, adversary), [])
+        if len(played) < len(run.facts):
+            continue
+        yield _MeasuredAttack(
+            run=run,
+            game=game,
+            adversary=adversary,
+            played=played,
+            measured=measure_all(played, game, level=plan.audit.level, permutations=plan.audit.permutations),
+            labels={
                 "attack": label(attack, plan.attacks),
                 "adversary": adversary.name,
                 "game": label(game, plan.games),
                 "defence": described(run.defences),
                 "adaptive": run.adaptive,
                 "control": run.control,
-            }
-            measured = measure_all(played, game, level=plan.audit.level, permutations=plan.audit.permutations)
-            seeds = [one.seed for one in played]
-            found = scores_of(measured, game, plan.audit.level, seeds, **labels, utility=utility)
-            scores += [limited(score, plan.limits.get(game.name, {}), run) for score in found.values()]
-            null = next(iter(measured.values())).null
-            parts = msgspec.structs.asdict(game.detail(played, found))
-            tail = tail_of(plan, played, game, adversary)
-            details.append(Detail(**labels, **parts, null=[float(value) for value in null], user_tail=tail))
-    return scores, details
+            },
+        )
 
 
 def limited(score: Score, limits: Mapping[str, float], run: RunResult) -> Score:

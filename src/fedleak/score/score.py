@@ -7,14 +7,25 @@ from typing import Any
 
 import msgspec
 
-from fedleak.core import format_interval, format_value
+from fedleak.core import advantage, format_interval, format_value
 from fedleak.errors import AttackError, did_you_mean
 from fedleak.games.game import Game
 from fedleak.metrics.attack_result import AttackResult, Measured
 from fedleak.metrics.metric import Metric
 from fedleak.results.audit import Score
+from fedleak.score.decision import Decision, decide
 
-__all__ = ["AttackResult", "Measured", "metric_of", "measure", "measure_all", "unmeasured", "scores_of", "verdict"]
+__all__ = [
+    "AttackResult",
+    "Measured",
+    "decide",
+    "metric_of",
+    "measure",
+    "measure_all",
+    "unmeasured",
+    "scores_of",
+    "verdict",
+]
 
 
 def metric_of(game: Game | type[Game], name: str) -> Metric:
@@ -45,29 +56,39 @@ def unmeasured(played: Sequence[AttackResult], game: Game) -> dict[str, str]:
     return {title: why for title, why in reasons if isinstance(why, str)}
 
 
-def verdict(measured: Measured, *, lower_leaks: bool = False) -> str:
-    """The verdict; an attack that finds nothing does not prove that there is no leak.
-
-    With `lower_leaks`, a value below chance shows a leak.
-    """
+def verdict(measured: Measured, decision: Decision) -> str:
+    """The verdict in words; an attack that finds nothing does not prove that there is no leak."""
     m = measured
-    if m.high < m.chance if lower_leaks else m.low > m.chance:
-        return f"leaks: {format_interval(m.value, m.low, m.high)}, chance {format_value(m.chance)}"
-    return f"no leak shown by this attack (n={m.n})"
+    if decision.leaks is None:
+        return f"no verdict: {m.users} {'user is' if m.users == 1 else 'users are'} too few (at least {m.least})"
+    if not decision.leaks:
+        return f"no leak shown by this attack (n={m.n})"
+    p = f"p = {decision.p:.3f}" if decision.p >= 0.001 else "p < 0.001"
+    return f"leaks: {format_interval(m.value, m.low, m.high)}, chance {format_value(m.chance)}, {p}"
 
 
 def scores_of(
-    measured: Mapping[str, Measured], game: Game, level: float, seeds: Sequence[int], /, **labels: Any
+    measured: Mapping[str, Measured],
+    game: Game,
+    level: float,
+    seeds: Sequence[int],
+    tried: Sequence[Mapping[str, Measured]] = (),
+    /,
+    **labels: Any,
 ) -> dict[str, Score]:
     """The measured metrics of a game as scores, with verdicts, and the headline in words.
 
-    `labels` are the other fields of a score: attack, adversary, defence, control, utility.
+    `tried` are all attacks on the question, this one included; verdicts are corrected for their number. `labels` are
+    the other fields of a score: attack, adversary, defence, control, utility.
     """
     # The headline metric is the first; where the results do not suffice for it, the next one takes its place.
     first = next(iter(measured))
-    found = {
-        name: _score(one, metric_of(game, name), name == first, level, seeds, labels) for name, one in measured.items()
-    }
+    found = {}
+    for name, one in measured.items():
+        metric = metric_of(game, name)
+        others = [other[name] for other in tried if name in other]
+        decision = decide(one, level=level, tried=others, lower_leaks=metric.lower_leaks)
+        found[name] = _score(one, decision, metric, name == first, level, seeds, labels)
     told = game.headline(found)
     if told is not None:
         found[first] = msgspec.structs.replace(found[first], number=told.number, in_words=told.sentence)
@@ -75,7 +96,13 @@ def scores_of(
 
 
 def _score(
-    found: Measured, metric: Metric, headline: bool, level: float, seeds: Sequence[int], labels: Mapping[str, Any]
+    found: Measured,
+    decision: Decision,
+    metric: Metric,
+    headline: bool,
+    level: float,
+    seeds: Sequence[int],
+    labels: Mapping[str, Any],
 ) -> Score:
     return Score(
         **labels,
@@ -92,7 +119,13 @@ def _score(
         users=found.users,
         options=found.options,
         seeds=list(seeds),
-        verdict=verdict(found, lower_leaks=metric.lower_leaks),
+        verdict=verdict(found, decision),
         headline=headline,
+        leaks=decision.leaks,
+        p=decision.p,
+        all_low=decision.everywhere.low,
+        all_high=decision.everywhere.high,
+        advantage=advantage(found.value, found.chance, lower_leaks=metric.lower_leaks),
+        by_seed=list(found.by_seed),
         distance=metric.lower_leaks,
     )

@@ -27,7 +27,7 @@ from fedleak.pipeline.training import train_run
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import parse
 from fedleak.score.assemble import label
-from fedleak.score.score import Measured, measure
+from fedleak.score.score import Measured, decide, measure
 from fedleak.testing.contract import ContractBroken
 
 __all__ = ["NullResult", "check_null", "play_null"]
@@ -47,7 +47,7 @@ class NullResult:
     values: tuple[float, ...]
     chances: tuple[float, ...]
     permuted: tuple[float, ...]  # the score with permuted identities: below chance where a blind guess scores more
-    leaks: int  # the number of seeds with a leak verdict
+    leaks: int  # the number of seeds in which this attack alone would be called a leak
 
     @property
     def value(self) -> float:
@@ -114,7 +114,7 @@ def _play(plan: Plan, folder: Path, seeds: Iterable[int], controls: Sequence[str
             values=tuple(one.value for one in every),
             chances=tuple(one.chance for one in every),
             permuted=tuple(float(one.null.mean()) for one in every),
-            leaks=sum(one.low > float(one.null.mean()) for one in every),
+            leaks=sum(bool(decide(one, level=plan.audit.level).leaks) for one in every),
         )
         for key, every in measured.items()
     ]
