@@ -129,6 +129,11 @@ class Defence:
         """Why this defence cannot be combined with the others, which act before and after it; None if it can."""
         return None
 
+    @property
+    def changes_mean(self) -> bool:
+        """Whether the mean of a round is not, or not only, the weighted mean of the updates that the server sees."""
+        return self.overrides("on_aggregation") or self.overrides("on_aggregate")
+
     def overrides(self, hook: str) -> bool:
         """Whether this defence acts at a hook; the engine skips hooks that are not overridden."""
         return getattr(type(self), hook) is not getattr(Defence, hook)

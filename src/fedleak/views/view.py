@@ -59,8 +59,10 @@ class View:
         self.adversary = adversary
         self.defences = tuple(defences)  # empty for a defence-unaware attacker
         self._shadow, self._rows = shadow, rows
-        self._observations = adversary.observations
-        for name in Header.load(trace_folder).hidden:
+        self._observations, header = adversary.observations, Header.load(trace_folder)
+        if every > 1 or not header.weights_follow:
+            self._observations &= ~adversary.computed
+        for name in header.hidden:
             self._observations &= ~Observation[name]
         only = frozenset[str]().union(*(_OPENS[observation] for observation in self._observations))
         if shadow is not None:
