@@ -20,7 +20,7 @@ from fedleak.attacks.deanonymize.strong import Strong
 from fedleak.attacks.deanonymize.wccn import templates, variation
 from fedleak.attacks.deanonymize.words import counts, likelihood
 from fedleak.attacks.features import unit
-from fedleak.attacks.shadow import WHOLE, halves, rebuilt, retrain
+from fedleak.attacks.shadow import WHOLE, divide, halves, rebuilt, retrain
 from fedleak.core import FloatArray, rng_for
 from fedleak.errors import AttackError
 from fedleak.games.identify import Identify
@@ -128,7 +128,7 @@ def test_the_server_makes_what_a_client_would_send(trained: tuple[Plan, Run]) ->
     view, given = look(trained[1])
     model = rebuilt(view)
     assert model is not None
-    made = retrain(view, model, given.prior, 10, 2, lambda rows: np.array(rows["out"]), 0)
+    made = retrain(view, model, given.prior, 10, divide(given.prior, 2, 0), lambda rows: np.array(rows["out"]), 0)
     assert set(np.unique(made.part)) == {WHOLE, 0, 1, 2, 3}
     table = np.asarray(view.updates.layer("out"))
     for row in np.flatnonzero(view.updates.shadow >= 0)[:20]:

@@ -84,7 +84,10 @@ def play(
     )
     rng = rng_for(run.seed, "attack", attack.name, adversary.name)
     context = AttackContext(rng, memory=run.memory, workers=workers, tick=tick)
-    claims = game.check(np.asarray(attack.run(view, given.prior, questions, context)), questions, attack.name)
+    prior = given.prior
+    if run.variant.adaptive == "clients":  # it knows the defence, and the public examples that the defence mixes in
+        prior = replace(prior, background=Prior.load(run.folder / "prior").background)
+    claims = game.check(np.asarray(attack.run(view, prior, questions, context)), questions, attack.name)
     context.progress(1)
     return with_answers(run, claims, game, given)
 

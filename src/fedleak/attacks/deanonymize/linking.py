@@ -16,7 +16,7 @@ import numpy.typing as npt
 from fedleak.attacks.features import unit
 from fedleak.core import FloatArray, IntArray
 
-__all__ = ["Joining", "Tried", "alike", "agglomerate", "groups", "outcomes", "threshold"]
+__all__ = ["Joining", "Tried", "alike", "alike_in_size", "agglomerate", "groups", "outcomes", "gain", "threshold"]
 
 Tried: TypeAlias = tuple[float, bool]
 """How similar two groups were, and whether it was right to join them."""
@@ -40,10 +40,23 @@ def alike(rows: npt.NDArray[Any]) -> FloatArray:
     return np.asarray(apart @ apart.T, dtype=np.float32)
 
 
+def alike_in_size(sizes: IntArray, clients: int) -> FloatArray:
+    """(updates, updates): 1 for two of a size that only one client can have, 0 for two of a size that all have.
+
+    A client trains on the same number of examples in every round, so two updates of different sizes are never from one
+    client. How many clients have a size shows in how many updates have it: all take part about equally often.
+    """
+    _, place, counts = np.unique(sizes, return_inverse=True, return_counts=True)
+    sharing = np.clip(counts * clients / len(sizes), 1, clients)
+    rare = 1 - np.log(sharing[place]) / np.log(max(2, clients))
+    return np.where(place[:, None] == place[None, :], rare[:, None], _NEVER).astype(np.float32)
+
+
 def agglomerate(similarity: FloatArray, rounds: IntArray) -> list[Joining]:
     """Average-linkage clustering: repeatedly join the two groups with the largest mean similarity.
 
-    A client sends one update per round, so groups that share a round are never joined.
+    A client sends one update per round, so groups that share a round are never joined, nor are those that
+    `alike_in_size` excludes.
     """
     if len(similarity) < 2:
         return []
@@ -89,13 +102,22 @@ def outcomes(joined: Sequence[Joining], who: IntArray) -> list[Tried]:
     return [(j.similarity, bool(who[j.one] == who[j.other])) for j in joined]
 
 
+def gain(tried: Sequence[Tried]) -> float:
+    """How much joining helped, where it stopped at the best place."""
+    return max(0.0, float(_gains(tried)[1].max(initial=0.0)))
+
+
 def threshold(tried: Sequence[Tried]) -> float:
     """Where joining should have stopped for the adversary's own clients, of which it knows the answer."""
-    ordered = sorted(tried, reverse=True)
-    gains = np.cumsum([1 if right else -_WORSE for _, right in ordered])
+    ordered, gains = _gains(tried)
     if not len(gains) or gains.max() <= 0:
         return np.inf
     last = int(np.flatnonzero(gains == gains.max())[-1])
     here = ordered[last][0]
     after = ordered[last + 1][0] if last + 1 < len(ordered) else 0.0
     return (here + min(after, here)) / 2
+
+
+def _gains(tried: Sequence[Tried]) -> tuple[list[Tried], npt.NDArray[np.float64]]:
+    ordered = sorted(tried, reverse=True)
+    return ordered, np.cumsum([1.0 if right else -_WORSE for _, right in ordered], dtype=np.float64)
