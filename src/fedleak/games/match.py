@@ -41,6 +41,7 @@ class Match(OptionGame):
 
     name: ClassVar[str] = "match"
     summary: ClassVar[str] = "Did these two updates come from the same user?"
+    strongest: ClassVar[str | None] = "match-strong"
     metrics: ClassVar[tuple[Metric, ...]] = YES_NO_METRICS
 
     between: Annotated[

@@ -72,9 +72,7 @@ def _public(population: Prepared, run: Run) -> Examples | None:
     return population.public
 
 
-def _save_prior(
-    population: Prepared, clients: tuple[Client, ...], public: Examples | None, folder: Path
-) -> None:
+def _save_prior(population: Prepared, clients: tuple[Client, ...], public: Examples | None, folder: Path) -> None:
     known = [share for share in population.shares if len(share.prior)]
     Prior(
         candidates=tuple(share.user.id for share in known),

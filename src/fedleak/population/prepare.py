@@ -23,6 +23,7 @@ from fedleak.population.splits import Split
 
 __all__ = ["Prepared", "Finding", "prepare"]
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
     """Everything about the users that a federation and its audit need."""

@@ -29,7 +29,7 @@ from fedleak.games.game import Questions
 from fedleak.trace.prior import Prior
 from fedleak.views.view import View
 
-__all__ = ["Strong"]
+__all__ = ["Strong", "SHRINK", "sides"]
 
 # How far the variation within users is drawn towards equal. Little is best where there are many examples to learn it
 # from (handwriting), much where there are few (text); each is a kind of evidence, and trials tell which one counts.
@@ -139,7 +139,7 @@ class Strong:
             halves = [half for half in halves if half[1].any()]
             scores: list[list[FloatArray]] = [[] for _ in halves]
             for rows in data.naming.values():
-                for vary, side in _sides(data):
+                for vary, side in sides(data):
                     others = ~asked & (data.defended == vary)
                     within = variation(rows.train[others], data.who[others])
                     for shrink in SHRINK:
@@ -158,7 +158,7 @@ class Strong:
         return trials
 
 
-def _sides(data: Read) -> list[tuple[bool, bool]]:
+def sides(data: Read) -> list[tuple[bool, bool]]:
     """By which updates within-user variation is whitened, and with which ones clients are compared: defended ones?"""
     return [(False, False), (True, False), (True, True)] if data.known_defended else [(False, False)]
 
@@ -167,7 +167,7 @@ def _evidence(data: Read, of_client: IntArray) -> tuple[FloatArray, IntArray]:
     """(evidence, clients, users): how well each client fits each user, and which users these are."""
     scores = []
     for rows in data.naming.values():
-        for vary, side in _sides(data):
+        for vary, side in sides(data):
             varying, mine = data.defended == vary, data.defended == side
             within = variation(rows.train[varying], data.who[varying])
             who = data.who[mine]
