@@ -1,9 +1,9 @@
 """What a defence-aware attacker learns from: raw or defended updates of its own clients, whichever identifies better.
 
 Imitating a defence removes the mismatch between its own updates and those of users, but loses signal: noise on a
-labelled update only hides what there is to learn. An attacker that knows the defence need not imitate it. It can
-compute what each of its clients would have sent without the defence, and find out on its own data which of the two to
-learn from.
+labelled update only hides what there is to learn. An attacker that knows the defence need not imitate it. Its clients
+send raw updates; it computes what each would have sent with the defence, if trials on its own data show that this is
+better to learn from.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedleak.attacks.shadow import Reduce, defend, divide, imitable, rebuilt, retrain, train_once
+from fedleak.attacks.shadow import Reduce, defend, defend_halves, divide, imitable, rebuilt, retrain, train_once
 from fedleak.core import FloatArray, IntArray, Observation
 from fedleak.federation.model import Model
 from fedleak.trace.prior import Prior
@@ -25,7 +25,7 @@ _SEED = 0  # all attacks of a run then choose alike
 
 
 def learn_from(view: View, prior: Prior | None, rows: IntArray, known: FloatArray, reduce: Reduce) -> FloatArray:
-    """Labelled updates to learn from: `known`, which clients of the adversary sent, or the same without the defence.
+    """Labelled updates to learn from: `known`, which clients of the adversary sent, or the same with the defence.
 
     `rows` are theirs in the view, and `reduce` makes of whole updates what `known` has of them. An adversary that knows
     of no defence, does not have the models, or cannot build them has only the first.
@@ -36,19 +36,21 @@ def learn_from(view: View, prior: Prior | None, rows: IntArray, known: FloatArra
     when, who = view.updates.round[rows], view.updates.shadow[rows]
     # Only users of whom it has examples: of others a game may give it no more than a text.
     present = replace(prior, examples=tuple(prior.examples[i] for i in np.unique(who)))
-    if model is None or not raw_is_better(view, model, present, reduce):
+    if model is None or raw_is_better(view, model, present, reduce):
         return known
-    raw = np.empty_like(known)
+    data = defend(view, model, prior, prior.examples, _SEED)
+    defended = np.empty_like(known)
     for number in np.unique(when).tolist():
         here = np.flatnonzero(when == number)
-        raw[here] = reduce(train_once(view, model, [prior.examples[i] for i in who[here]], number, _SEED))
-    return raw
+        mine = [data[i] for i in who[here]]
+        defended[here] = reduce(train_once(view, model, mine, number, _SEED, defences=imitable(view)))
+    return defended
 
 
 def raw_is_better(view: View, model: Model, prior: Prior, reduce: Reduce) -> bool:
     """Whether defended halves of users' prior data are named better by the raw other halves than by defended ones."""
     divided = divide(prior, 1, _SEED)
-    defended = defend(view, model, prior, divided, _SEED)
+    defended = defend_halves(view, model, prior, divided, _SEED)
     made = retrain(view, model, prior, _SNAPSHOTS, divided, reduce, _SEED, defended=defended)
     found = {}
     for raw in (True, False):

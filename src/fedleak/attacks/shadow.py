@@ -42,6 +42,7 @@ __all__ = [
     "imitable",
     "divide",
     "defend",
+    "defend_halves",
     "apply_known_defences",
     "halves",
     "WHOLE",
@@ -110,14 +111,21 @@ def divide(prior: Prior, divisions: int, seed: int) -> Halves:
     ]
 
 
-def defend(view: View, model: Model, prior: Prior, divided: Halves, seed: int) -> Halves:
-    """The halves as clients would train on them under the known defences; each twice, as `retrain` takes them.
+def defend_halves(view: View, model: Model, prior: Prior, divided: Halves, seed: int) -> Halves:
+    """The halves as clients would train on them under the known defences; each twice, as `retrain` takes them."""
+    flat = [Examples.concat([half, half]) for cuts in divided for cut in cuts for half in cut]
+    flat = defend(view, model, prior, flat, seed)
+    pairs = iter(zip(flat[::2], flat[1::2], strict=True))
+    return [[next(pairs) for _ in cuts] for cuts in divided]
+
+
+def defend(view: View, model: Model, prior: Prior, data: Sequence[Examples], seed: int) -> list[Examples]:
+    """What clients with this data would train on under the known defences.
 
     A defence that needs public examples draws them from those that the adversary has, and is left out where it has
     none.
     """
-    flat = [Examples.concat([half, half]) for cuts in divided for cut in cuts for half in cut]
-    public = None
+    flat, public = list(data), None
     if prior.background is not None:
         rng = rng_for(seed, "on_background")
         public = PublicData(prior.background.examples, model, settings(view), rng)
@@ -125,8 +133,7 @@ def defend(view: View, model: Model, prior: Prior, divided: Halves, seed: int) -
         if defence.overrides("on_data") and (public is not None or not defence.needs_background):
             rngs = [rng_for(seed, "on_data", place, i) for i in range(len(flat))]
             flat = list(defence.on_data(flat, public, rngs))
-    pairs = iter(zip(flat[::2], flat[1::2], strict=True))
-    return [[next(pairs) for _ in cuts] for cuts in divided]
+    return flat
 
 
 def retrain(

@@ -45,7 +45,7 @@ def predictions_path(run: Run, attack: Attack, game: Game, adversary: Adversary)
 
 def build_questions(run: Run, game: Game) -> GameInstance:
     """The questions of a game about a run, drawn deterministically."""
-    trace, truth = Trace.open(run.folder / "trace"), Truth.load(run.folder / "truth")
+    trace, truth = Trace.open(run.attacked / "trace"), Truth.load(run.attacked / "truth")
     if run.variant.control == "decoys":
         if not truth.decoys:
             raise AttackError(
@@ -54,7 +54,9 @@ def build_questions(run: Run, game: Game) -> GameInstance:
         truth = replace(truth, secrets=truth.decoys)
     if run.variant.control == "swapped-secrets":
         truth = replace(truth, secrets=exchanged(truth.secrets, rng_for(run.seed, "another")))
-    found: GameInstance = game.ask(trace, truth, Prior.load(run.folder / "prior"), rng_for(run.seed, "game", game.name))
+    found: GameInstance = game.ask(
+        trace, truth, Prior.load(run.attacked / "prior"), rng_for(run.seed, "game", game.name)
+    )
     return found
 
 
@@ -77,7 +79,7 @@ def play(
     """Let an attack answer a game's questions about a run, through an adversary's view."""
     given = build_questions(run, game)
     view, questions = given.look(
-        run.folder / "trace",
+        run.attacked / "trace",
         adversary,
         shuffled=rng_for(run.seed, "permuted") if run.variant.control == "shuffled-selection" else None,
         defences=run.variant.defences if run.variant.adaptive else (),
@@ -86,7 +88,7 @@ def play(
     context = AttackContext(rng, memory=run.memory, workers=workers, tick=tick)
     prior = given.prior
     if run.variant.adaptive == "clients":  # it knows the defence, and the public examples that the defence mixes in
-        prior = replace(prior, background=Prior.load(run.folder / "prior").background)
+        prior = replace(prior, background=Prior.load(run.attacked / "prior").background)
     claims = game.check(np.asarray(attack.run(view, prior, questions, context)), questions, attack.name)
     context.progress(1)
     return with_answers(run, claims, game, given)

@@ -47,7 +47,7 @@ def prepare_run(plan: Plan, run: Run) -> PreparedRun:
     # Now, so that a missing accountant package is reported before training.
     promises(run.variant.defences, plan.federation, len(clients), [len(d.data) for d in clients], run.seed)
     _save_truth(plan, population, everyone, run.folder / "truth")
-    _save_prior(population, clients, _public(population, run), run.folder / "prior")
+    _save_prior(population, clients, _public(plan, population, run), run.folder / "prior")
     return PreparedRun(population=population, model=model, clients=clients, tampering=tampering, told=told)
 
 
@@ -64,9 +64,9 @@ def _save_truth(plan: Plan, population: Prepared, clients: tuple[Client, ...], f
     ).save(folder)
 
 
-def _public(population: Prepared, run: Run) -> Examples | None:
-    """The public examples that the adversary has; a defence-aware one has those that the defence mixes in."""
-    needed = run.variant.adaptive and any(defence.needs_background for defence in run.variant.defences)
+def _public(plan: Plan, population: Prepared, run: Run) -> Examples | None:
+    """The public examples that an adversary has; only a defence-aware one is given those that a defence mixes in."""
+    needed = plan.audit.adaptive and any(defence.needs_background for defence in run.variant.defences)
     if population.public is None and population.background is not None and needed:
         return sample(population.background, run.seed)
     return population.public

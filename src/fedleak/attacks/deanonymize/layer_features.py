@@ -12,14 +12,14 @@ from fedleak.attacks.context import AttackContext
 from fedleak.attacks.deanonymize.pca_projection import focus
 from fedleak.attacks.deanonymize.words import Words, words_of
 from fedleak.attacks.features import labelled
-from fedleak.attacks.shadow import defend, divide, imitable, rebuilt, retrain
+from fedleak.attacks.shadow import defend_halves, divide, imitable, rebuilt, retrain
 from fedleak.core import FloatArray, IntArray
 from fedleak.errors import AttackError
 from fedleak.games.game import Questions
 from fedleak.trace.prior import Prior
 from fedleak.views.view import View
 
-__all__ = ["Read", "Rows", "read_layers"]
+__all__ = ["Flags", "Read", "Rows", "read_layers"]
 
 Flags = npt.NDArray[np.bool_]
 
@@ -45,9 +45,14 @@ class Read:
     known_round: IntArray
     who: IntArray  # of `train`
     part: IntArray  # which half of the user's data, see shadow.Retrained
-    defended: Flags  # which of `train` a defence-aware adversary made with the defence
-    known_defended: bool  # whether its clients in the federation apply it
+    round: IntArray  # of the snapshot that was trained
+    defended: Flags  # which of `train` a defence-aware adversary made with the defence; users' clients then apply it
     words: Words | None = None  # where the model shows which words a client used
+
+    @property
+    def aware(self) -> bool:
+        """Whether the adversary knows the defence, and has updates of its own that it made with it."""
+        return bool(self.defended.any())
 
 
 def read_layers(
@@ -74,16 +79,17 @@ def read_layers(
     who = updates.shadow[shadows]
     if model is not None:
         divided = divide(prior, divisions, seed)
-        guarded = defend(view, model, prior, divided, seed) if guards else None
+        guarded = defend_halves(view, model, prior, divided, seed) if guards else None
         own = retrain(view, model, prior, snapshots, divided, lens, seed, context.workers, defended=guarded)
-        train, train_who, part, defended = own.rows, own.who, own.part, own.defended
+        train, train_who, part, when, defended = own.rows, own.who, own.part, own.round, own.defended
         words = words_of(view, prior, shadows, questions.updates, divided, guarded)
     else:
         # The updates of a user in turns, as if each turn came from half of the data.
         order = np.argsort(who, kind="stable")
         part = np.empty(len(who), dtype=np.int64)
         part[order] = np.arange(len(who)) % 2
-        train, train_who, words, defended = table[known], who, None, np.zeros(len(who), dtype=np.bool_)
+        train, train_who, when, words = table[known], who, updates.round[shadows], None
+        defended = np.zeros(len(who), dtype=np.bool_)
     found, made_rows = lens.to_name(table), lens.to_name(train)
     linked = lens.to_link(table)
     return Read(
@@ -93,8 +99,8 @@ def read_layers(
         known_round=updates.round[shadows],
         who=train_who,
         part=part,
+        round=when,
         defended=defended,
-        known_defended=guards,
         words=words,
     )
 

@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from fedleak.attacks.context import AttackContext
 from fedleak.attacks.deanonymize.evidence_fusion import Trial, level_of_strangers, one_to_one, weigh
-from fedleak.attacks.deanonymize.layer_features import Read, read_layers
+from fedleak.attacks.deanonymize.layer_features import Flags, Read, read_layers
 from fedleak.attacks.deanonymize.linking import (
     Tried,
     agglomerate,
@@ -94,12 +94,12 @@ class Strong:
         sizes = None if view.updates.size is None else view.updates.size[questions.updates]
         # Priors are of one size, so its own clients say nothing about sizes: they pretend to have those of the others.
         pretended = None if sizes is None else rng.choice(sizes, int(data.known_who.max()) + 1)
-        tried, raw = max(
-            ((self._joined(data, raw, pretended), raw) for raw in ((True, False) if data.known_defended else (True,))),
+        tried, vary = max(
+            ((self._joined(data, vary, pretended), vary) for vary in sorted({vary for vary, _ in sides(data)})),
             key=lambda found: gain(found[0]),
         )
-        rows, side = data.linking, data.defended != raw
-        similar = alike(variation(rows.train[side], data.who[side]).whitening(LINKING)(rows.asked))
+        rows, varying = data.linking, data.defended == vary
+        similar = alike(variation(rows.train[varying], data.who[varying]).whitening(LINKING)(rows.asked))
         if data.words is not None:
             # A client has the same words in every round, so this alone may decide.
             similar += alike(data.words.asked)
@@ -107,19 +107,20 @@ class Strong:
             similar += alike_in_size(sizes, len(questions.options))
         return groups(agglomerate(similar, view.updates.round[questions.updates]), len(similar), threshold(tried))
 
-    def _joined(self, data: Read, raw: bool, sizes: IntArray | None) -> list[Tried]:
-        """Link the updates of the adversary's own clients, whitened as raw or as defended updates vary."""
-        rows, side, tried = data.linking, data.defended != raw, list[Tried]()
-        for fold in range(2):
-            # Looked at as anonymous clients are: by a whitening that has not seen their data.
-            own, others = np.flatnonzero(data.known_who % 2 == fold), side & (data.who % 2 != fold)
-            look = variation(rows.train[others], data.who[others]).whitening(LINKING)
-            similar = alike(look(rows.known[own]))
-            if data.words is not None:
-                similar += alike(data.words.known[own])
-            if sizes is not None:
-                similar += alike_in_size(sizes[data.known_who[own]], len(np.unique(data.known_who[own])))
-            tried += outcomes(agglomerate(similar, data.known_round[own]), data.known_who[own])
+    def _joined(self, data: Read, vary: bool, sizes: IntArray | None) -> list[Tried]:
+        """Link updates of the adversary's own clients, whitened as raw or as defended (`vary`) updates vary."""
+        tried: list[Tried] = []
+        for client in _own_clients(data):
+            for fold in range(2):
+                # Looked at as anonymous clients are: by a whitening that has not seen their data.
+                own, others = client.who % 2 == fold, (data.who % 2 != fold) & (data.defended == vary)
+                look = variation(data.linking.train[others], data.who[others]).whitening(LINKING)
+                similar = alike(look(client.rows[own]))
+                if client.words is not None:
+                    similar += alike(client.words[own])
+                if sizes is not None:
+                    similar += alike_in_size(sizes[client.who[own]], len(np.unique(client.who[own])))
+                tried += outcomes(agglomerate(similar, client.round[own]), client.who[own])
         return tried
 
     def _trials(self, data: Read) -> list[Trial]:
@@ -128,12 +129,11 @@ class Strong:
         The whitening comes from other users than those who are asked about: it must not know how their halves differ.
         """
         trials = []
-        asked_side = data.defended if data.known_defended else ~data.defended
         for fold in range(2):
             asked = data.who % 2 == fold
             halves = [(one, data.part == one, data.part == one ^ 1) for one in range(2 * self.divisions)]
             halves = [
-                (one, ours & asked & asked_side & np.isin(data.who, data.who[theirs]), theirs)
+                (one, ours & asked & (data.defended == data.aware) & np.isin(data.who, data.who[theirs]), theirs)
                 for one, ours, theirs in halves
             ]
             halves = [half for half in halves if half[1].any()]
@@ -158,9 +158,34 @@ class Strong:
         return trials
 
 
+@dataclass(frozen=True, slots=True)
+class _OwnClients:
+    """Updates of clients of the adversary's own, at most one of a user, which it links to learn where to stop."""
+
+    rows: FloatArray
+    who: IntArray
+    round: IntArray
+    words: Flags | None
+
+
+def _own_clients(data: Read) -> list[_OwnClients]:
+    """Those in the federation; of an adversary that knows the defence, those on its machine that apply it."""
+    words = data.words
+    if not data.aware:
+        return [
+            _OwnClients(data.linking.known, data.known_who, data.known_round, None if words is None else words.known)
+        ]
+    found = []
+    for half in np.unique(data.part[data.defended & (data.part % 2 == 0)]).tolist():
+        rows = np.flatnonzero(data.defended & (data.part == half))
+        used = None if words is None else words.shown[half][data.who[rows]] > 0
+        found.append(_OwnClients(data.linking.train[rows], data.who[rows], data.round[rows], used))
+    return found
+
+
 def sides(data: Read) -> list[tuple[bool, bool]]:
     """By which updates within-user variation is whitened, and with which ones clients are compared: defended ones?"""
-    return [(False, False), (True, False), (True, True)] if data.known_defended else [(False, False)]
+    return [(False, False), (True, False), (True, True)] if data.aware else [(False, False)]
 
 
 def _evidence(data: Read, of_client: IntArray) -> tuple[FloatArray, IntArray]:
@@ -175,7 +200,7 @@ def _evidence(data: Read, of_client: IntArray) -> tuple[FloatArray, IntArray]:
                 look = within.whitening(shrink)
                 client, _ = templates(look(rows.asked), of_client)
                 own = look(rows.train[mine])
-                if side == data.known_defended:
+                if not side:  # the adversary's clients in the federation send raw updates
                     user, users = templates(np.concatenate([own, look(rows.known)]), np.append(who, data.known_who))
                 else:
                     user, users = templates(own, who)

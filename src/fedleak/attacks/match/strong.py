@@ -76,7 +76,7 @@ class MatchStrong:
             asked = look(part.asked)
             first, second = asked[index[:, 0]], asked[index[:, 1]]
             if (user >= 0).any():
-                means, who = templates(look(part.train), data.who)
+                means, who = templates(look(part.train[~data.defended]), data.who[~data.defended])
                 named = np.isin(user, who)
                 first[named] = means[np.searchsorted(who, user[named])]
             score += weight * np.einsum("qd,qd->q", first, second)
@@ -99,11 +99,11 @@ def _trials(data: Read, one_half: bool, rng: np.random.Generator) -> tuple[Table
     found, same = [], []
     for fold in range(2):
         fits = (data.part >= 0) & (data.who % 2 == fold)
-        own = np.flatnonzero(fits & (data.defended == data.known_defended))
+        own = np.flatnonzero(fits & (data.defended == data.aware))
         half = data.part.max() + 1
         group = data.who * half + data.part  # which half of whose data
         wanted = group[own] if one_half else data.who[own] * half + (data.part[own] ^ 1)
-        against = own if one_half else np.flatnonzero(fits)
+        against = own if one_half else np.flatnonzero(fits & ~data.defended)
         names = group[own] if one_half else np.unique(group[against])
         first, second, match = _pairs(wanted, names, half, one_half, rng)
         columns = []
