@@ -19,7 +19,7 @@ from fedleak.games.game import Questions
 from fedleak.trace.prior import Prior
 from fedleak.views.view import View
 
-__all__ = ["Flags", "Read", "Rows", "read_layers"]
+__all__ = ["Read", "Rows", "read_layers"]
 
 Flags = npt.NDArray[np.bool_]
 
@@ -45,7 +45,6 @@ class Read:
     known_round: IntArray
     who: IntArray  # of `train`
     part: IntArray  # which half of the user's data, see shadow.Retrained
-    round: IntArray  # of the snapshot that was trained
     defended: Flags  # which of `train` a defence-aware adversary made with the defence; users' clients then apply it
     words: Words | None = None  # where the model shows which words a client used
 
@@ -81,14 +80,14 @@ def read_layers(
         divided = divide(prior, divisions, seed)
         guarded = defend_halves(view, model, prior, divided, seed) if guards else None
         own = retrain(view, model, prior, snapshots, divided, lens, seed, context.workers, defended=guarded)
-        train, train_who, part, when, defended = own.rows, own.who, own.part, own.round, own.defended
+        train, train_who, part, defended = own.rows, own.who, own.part, own.defended
         words = words_of(view, prior, shadows, questions.updates, divided, guarded)
     else:
         # The updates of a user in turns, as if each turn came from half of the data.
         order = np.argsort(who, kind="stable")
         part = np.empty(len(who), dtype=np.int64)
         part[order] = np.arange(len(who)) % 2
-        train, train_who, when, words = table[known], who, updates.round[shadows], None
+        train, train_who, words = table[known], who, None
         defended = np.zeros(len(who), dtype=np.bool_)
     found, made_rows = lens.to_name(table), lens.to_name(train)
     linked = lens.to_link(table)
@@ -99,7 +98,6 @@ def read_layers(
         known_round=updates.round[shadows],
         who=train_who,
         part=part,
-        round=when,
         defended=defended,
         words=words,
     )

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from fedleak.attacks.features import unit
 from fedleak.core import FloatArray, IntArray
 
-__all__ = ["Joining", "Tried", "alike", "alike_in_size", "agglomerate", "groups", "outcomes", "gain", "threshold"]
+__all__ = ["Joining", "Tried", "alike", "alike_in_size", "agglomerate", "groups", "outcomes", "threshold"]
 
 Tried: TypeAlias = tuple[float, bool]
 """How similar two groups were, and whether it was right to join them."""
@@ -102,22 +102,13 @@ def outcomes(joined: Sequence[Joining], who: IntArray) -> list[Tried]:
     return [(j.similarity, bool(who[j.one] == who[j.other])) for j in joined]
 
 
-def gain(tried: Sequence[Tried]) -> float:
-    """How much joining helped, where it stopped at the best place."""
-    return max(0.0, float(_gains(tried)[1].max(initial=0.0)))
-
-
 def threshold(tried: Sequence[Tried]) -> float:
     """Where joining should have stopped for the adversary's own clients, of which it knows the answer."""
-    ordered, gains = _gains(tried)
+    ordered = sorted(tried, reverse=True)
+    gains = np.cumsum([1 if right else -_WORSE for _, right in ordered])
     if not len(gains) or gains.max() <= 0:
         return np.inf
     last = int(np.flatnonzero(gains == gains.max())[-1])
     here = ordered[last][0]
     after = ordered[last + 1][0] if last + 1 < len(ordered) else 0.0
     return (here + min(after, here)) / 2
-
-
-def _gains(tried: Sequence[Tried]) -> tuple[list[Tried], npt.NDArray[np.float64]]:
-    ordered = sorted(tried, reverse=True)
-    return ordered, np.cumsum([1.0 if right else -_WORSE for _, right in ordered], dtype=np.float64)

@@ -10,13 +10,12 @@ from msgspec import Meta
 
 from fedleak.attacks.context import AttackContext
 from fedleak.attacks.deanonymize.evidence_fusion import Trial, level_of_strangers, one_to_one, weigh
-from fedleak.attacks.deanonymize.layer_features import Flags, Read, read_layers
+from fedleak.attacks.deanonymize.layer_features import Read, read_layers
 from fedleak.attacks.deanonymize.linking import (
     Tried,
     agglomerate,
     alike,
     alike_in_size,
-    gain,
     groups,
     outcomes,
     threshold,
@@ -94,34 +93,24 @@ class Strong:
         sizes = None if view.updates.size is None else view.updates.size[questions.updates]
         # Priors are of one size, so its own clients say nothing about sizes: they pretend to have those of the others.
         pretended = None if sizes is None else rng.choice(sizes, int(data.known_who.max()) + 1)
-        tried, vary = max(
-            ((self._joined(data, vary, pretended), vary) for vary in sorted({vary for vary, _ in sides(data)})),
-            key=lambda found: gain(found[0]),
-        )
-        rows, varying = data.linking, data.defended == vary
-        similar = alike(variation(rows.train[varying], data.who[varying]).whitening(LINKING)(rows.asked))
+        rows, raw, tried = data.linking, ~data.defended, list[Tried]()
+        for fold in range(2):
+            # Looked at as anonymous clients are: by a whitening that has not seen their data.
+            own, others = np.flatnonzero(data.known_who % 2 == fold), raw & (data.who % 2 != fold)
+            look = variation(rows.train[others], data.who[others]).whitening(LINKING)
+            similar = alike(look(rows.known[own]))
+            if data.words is not None:
+                similar += alike(data.words.known[own])
+            if pretended is not None:
+                similar += alike_in_size(pretended[data.known_who[own]], len(np.unique(data.known_who[own])))
+            tried += outcomes(agglomerate(similar, data.known_round[own]), data.known_who[own])
+        similar = alike(variation(rows.train[raw], data.who[raw]).whitening(LINKING)(rows.asked))
         if data.words is not None:
             # A client has the same words in every round, so this alone may decide.
             similar += alike(data.words.asked)
         if sizes is not None:
             similar += alike_in_size(sizes, len(questions.options))
         return groups(agglomerate(similar, view.updates.round[questions.updates]), len(similar), threshold(tried))
-
-    def _joined(self, data: Read, vary: bool, sizes: IntArray | None) -> list[Tried]:
-        """Link updates of the adversary's own clients, whitened as raw or as defended (`vary`) updates vary."""
-        tried: list[Tried] = []
-        for client in _own_clients(data):
-            for fold in range(2):
-                # Looked at as anonymous clients are: by a whitening that has not seen their data.
-                own, others = client.who % 2 == fold, (data.who % 2 != fold) & (data.defended == vary)
-                look = variation(data.linking.train[others], data.who[others]).whitening(LINKING)
-                similar = alike(look(client.rows[own]))
-                if client.words is not None:
-                    similar += alike(client.words[own])
-                if sizes is not None:
-                    similar += alike_in_size(sizes[client.who[own]], len(np.unique(client.who[own])))
-                tried += outcomes(agglomerate(similar, client.round[own]), client.who[own])
-        return tried
 
     def _trials(self, data: Read) -> list[Trial]:
         """Name one half of each user's data by the other half; defended, if the adversary knows the defence.
@@ -156,31 +145,6 @@ class Strong:
                     found.append(likelihood(used, before))
                 trials.append(Trial(np.stack(found).astype(np.float32), np.searchsorted(users, right)))
         return trials
-
-
-@dataclass(frozen=True, slots=True)
-class _OwnClients:
-    """Updates of clients of the adversary's own, at most one of a user, which it links to learn where to stop."""
-
-    rows: FloatArray
-    who: IntArray
-    round: IntArray
-    words: Flags | None
-
-
-def _own_clients(data: Read) -> list[_OwnClients]:
-    """Those in the federation; of an adversary that knows the defence, those on its machine that apply it."""
-    words = data.words
-    if not data.aware:
-        return [
-            _OwnClients(data.linking.known, data.known_who, data.known_round, None if words is None else words.known)
-        ]
-    found = []
-    for half in np.unique(data.part[data.defended & (data.part % 2 == 0)]).tolist():
-        rows = np.flatnonzero(data.defended & (data.part == half))
-        used = None if words is None else words.shown[half][data.who[rows]] > 0
-        found.append(_OwnClients(data.linking.train[rows], data.who[rows], data.round[rows], used))
-    return found
 
 
 def sides(data: Read) -> list[tuple[bool, bool]]:
