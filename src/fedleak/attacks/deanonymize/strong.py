@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import Meta
 
 from fedleak.attacks.context import AttackContext
-from fedleak.attacks.deanonymize.evidence_fusion import Trial, level_of_strangers, one_to_one, weigh
+from fedleak.attacks.deanonymize.evidence_fusion import Trial, level_of_strangers, one_to_one, weigh_if_worth
 from fedleak.attacks.deanonymize.layer_features import Read, read_layers
 from fedleak.attacks.deanonymize.linking import (
     Tried,
@@ -69,7 +69,11 @@ class Strong:
         )
         seen = len(questions.options) if questions.options[-1] != "unseen" else len(questions.options) - 1
         trials = self._trials(data)
-        weights = weigh(trials)
+        # Comparing with raw updates is as good as not knowing the defence; with defended ones it may be worse.
+        doubtful = [side for _ in data.naming for _, side in sides(data) for _ in SHRINK]
+        if data.words is not None:
+            doubtful.append(False)
+        weights = weigh_if_worth(trials, np.array(doubtful))
         of_client = self._clients(view, questions, data, context.rng)
         scores, users = _evidence(data, of_client)
         logits = np.tensordot(weights, scores, 1)
