@@ -47,6 +47,7 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "profile-gradient": "fedleak.attacks.profile.gradient:ProfileGradient",
         "match-mlp": "fedleak.attacks.match.mlp:MatchMlp",
         "match-siamese": "fedleak.attacks.match.siamese:Siamese",
+        "match-strong": "fedleak.attacks.match.strong:MatchStrong",
         "match-cosine": "fedleak.attacks.match.cosine:Cosine",
         "match-text": "fedleak.attacks.match.text:MatchText",
         "exposure-baseline": "fedleak.attacks.records.baseline:ExposureBaseline",

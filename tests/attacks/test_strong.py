@@ -11,16 +11,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import fedleak
 from fedleak.attacks.context import AttackContext
 from fedleak.attacks.deanonymize.evidence_fusion import Trial, level_of_strangers, one_to_one, weigh
-from fedleak.attacks.deanonymize.linking import Joining, agglomerate, alike, groups, outcomes, threshold
+from fedleak.attacks.deanonymize.linking import (
+    Joining,
+    agglomerate,
+    alike,
+    alike_in_size,
+    groups,
+    outcomes,
+    threshold,
+)
 from fedleak.attacks.deanonymize.mlp import ReidMlp
 from fedleak.attacks.deanonymize.pca_projection import directions, focus
 from fedleak.attacks.deanonymize.strong import Strong
 from fedleak.attacks.deanonymize.wccn import templates, variation
 from fedleak.attacks.deanonymize.words import counts, likelihood
 from fedleak.attacks.features import unit
-from fedleak.attacks.shadow import WHOLE, halves, rebuilt, retrain
+from fedleak.attacks.shadow import WHOLE, divide, halves, rebuilt, retrain
 from fedleak.core import FloatArray, rng_for
 from fedleak.errors import AttackError
 from fedleak.games.identify import Identify
@@ -128,7 +137,7 @@ def test_the_server_makes_what_a_client_would_send(trained: tuple[Plan, Run]) ->
     view, given = look(trained[1])
     model = rebuilt(view)
     assert model is not None
-    made = retrain(view, model, given.prior, 10, 2, lambda rows: np.array(rows["out"]), 0)
+    made = retrain(view, model, given.prior, 10, divide(given.prior, 2, 0), lambda rows: np.array(rows["out"]), 0)
     assert set(np.unique(made.part)) == {WHOLE, 0, 1, 2, 3}
     table = np.asarray(view.updates.layer("out"))
     for row in np.flatnonzero(view.updates.shadow >= 0)[:20]:
@@ -251,6 +260,52 @@ def test_joining_stops_where_it_went_wrong_for_the_adversarys_own_clients() -> N
 def test_updates_that_moved_the_same_words_are_alike() -> None:
     used = np.array([[True, True, False, False], [True, True, False, False], [False, False, True, True], [True] * 4])
     np.testing.assert_allclose(alike(used), [[1, 1, -1, 0], [1, 1, -1, 0], [-1, -1, 1, 0], [0, 0, 0, 0]], atol=1e-6)
+
+
+def test_updates_of_different_sizes_are_never_joined_and_a_rare_size_is_evidence() -> None:
+    sizes = np.array([7, 7, 9, 9, 9, 9])
+    found = alike_in_size(sizes, 3)
+    assert found[0, 1] == 1  # two of six updates: one of three clients
+    assert 0 < found[2, 3] < found[0, 1]
+    assert alike_in_size(np.full(6, 5), 3).max() == 0  # a size that all have says nothing
+    joined = agglomerate(np.ones((6, 6), np.float32) + found, np.array([1, 2, 1, 2, 3, 4]))
+    assert groups(joined, 6, -np.inf).tolist() == [0, 0, 1, 1, 1, 1]
+
+
+def test_a_server_that_can_compute_sizes_links_by_them(tmp_path: Path) -> None:
+    """Noise hides which updates are alike; a number of examples that nobody else has does not."""
+    rng = np.random.default_rng(0)
+    users = {
+        f"u{n}": (rng.normal(rng.normal(size=6), 1, (n, 6)).astype(np.float32), rng.integers(3, size=n))
+        for n in range(16, 48, 4)
+    }
+    found = {}
+    for weighting in ("examples", "equal"):
+        plan = fedleak.read_plan(
+            {
+                "dataset": fedleak.ArrayDataset(users),
+                "model": {"name": "mlp", "hidden": [8]},
+                "federation": {
+                    "rounds": 20,
+                    "fraction": 0.5,
+                    "batch": 4,
+                    "weighting": weighting,
+                    "centralised": False,
+                },
+                "audit": {"controls": [], "adaptive": False},
+                "attack": [{"name": "reid-strong"}],
+                "defence": [{"name": "noise", "sigma": 0.3}],
+            }
+        )
+        train(plan, tmp_path / weighting, Silent(), 1)
+        view, given = look(runs(plan, tmp_path / weighting)[1])
+        claims = SMALL.run(view, given.prior, given.questions, AttackContext(rng_for(0, "attack")))
+        # Updates that were linked have the same scores.
+        alike = (claims[:, None] == claims[None]).all(axis=2)
+        same = given.answers.right[:, None] == given.answers.right[None]
+        found[weighting] = (alike & same).sum() / same.sum()
+        assert weighting == "equal" or not (alike & ~same).any()
+    assert found["examples"] > 0.9 > 0.5 > found["equal"]
 
 
 def test_evidence_that_says_nothing_gets_little_weight() -> None:

@@ -173,8 +173,8 @@ def test_asking_for_more_names_the_adversary_the_sight_and_who_has_it(
         ask(View(trace, adversary))
 
 
-def test_the_anonymous_server_is_not_told_sizes(trace: Path) -> None:
-    assert View(trace, ANONYMOUS_SERVER).updates.size is None
+def test_a_server_that_is_not_told_sizes_has_none_where_it_cannot_compute_them(trace: Path) -> None:
+    assert View(trace, ANONYMOUS_SERVER).updates.size is None  # this trace does not say how its mean is weighted
 
 
 def test_nobody_sees_updates_that_the_channel_summed(tmp_path: Path) -> None:

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedleak.attacks.aware import learn_from
 from fedleak.attacks.sketch import Sketch
 from fedleak.core import FloatArray, IntArray, rng_for
 from fedleak.errors import AttackError, did_you_mean
 from fedleak.games.game import Questions
+from fedleak.trace.prior import Prior
 from fedleak.views.view import View
 
 __all__ = [
@@ -54,8 +56,10 @@ def labelled(view: View) -> IntArray:
     return shadows
 
 
-def features(view: View, questions: Questions, layer: str, memory: int) -> Features:
+def features(view: View, questions: Questions, layer: str, memory: int, prior: Prior | None = None) -> Features:
     """Read one layer of the updates that matter; nothing else is kept.
+
+    With `prior`, a defence-aware attacker learns from raw updates where they identify better than defended ones.
 
     A layer that would take more than half of `memory` (MB), so that the attack itself has the other half, is
     sketched as it is read.
@@ -66,8 +70,9 @@ def features(view: View, questions: Questions, layer: str, memory: int) -> Featu
     # Twice: the rows that are gathered, and their division into known and asked.
     sketch = Sketch(size, fitting(memory, 2 * len(wanted)), rng_for(0, "sketch", name))
     table = stream_rows(view, name, wanted, lambda rows: unit(sketch(rows)), sketch.dims)
+    known = table[np.searchsorted(wanted, shadows)]
     return Features(
-        known=table[np.searchsorted(wanted, shadows)],
+        known=learn_from(view, prior, shadows, known, lambda rows: unit(sketch(rows[name]))),
         # In the open world the candidates after the last option are strangers to learn `unseen` from.
         who=np.minimum(view.updates.shadow[shadows], len(questions.options) - 1),
         asked=table[np.searchsorted(wanted, questions.updates)],

@@ -37,4 +37,4 @@ class Imitation:
 
         with one_thread():
             rows = self.engine.updates(self.view.snapshot(round_number - 1), range(self.count), rngs)
-        return apply_known_defences(self.view, rows, rngs)
+        return apply_known_defences(self.view.defences, rows, rngs)

@@ -3,6 +3,9 @@
 A shadow client takes part in few rounds. But an adversary with the snapshots can train the same data on any of them, on
 the whole prior and on its halves: the whole shows what a user's updates look like, the halves how much they depend on
 which of the user's examples are used, which is the difference between the prior and the data on the client.
+
+A defence-aware adversary trains the halves with the defence, too. Naming a defended half is then a trial of the real
+task, in which it finds out whether updates of users are better compared with raw or with defended ones of its own.
 """
 
 from __future__ import annotations
@@ -11,12 +14,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
+import numpy.typing as npt
 
 from fedleak import registry
 from fedleak.core import FloatArray, IntArray, rng_for
 from fedleak.errors import AttackError, PlanError
 from fedleak.federation.engines.batches import Pool
 from fedleak.federation.engines.embedded import Embedded, one_thread
+from fedleak.federation.hooks import Defence, PublicData
 from fedleak.federation.model import Model, Signature
 from fedleak.federation.update_pipeline import apply_update_defences as leaving
 from fedleak.lazy import torch
@@ -26,11 +31,28 @@ from fedleak.population.population import Examples
 from fedleak.trace.prior import Prior
 from fedleak.views.view import View
 
-__all__ = ["Retrained", "rebuilt", "model_of", "settings", "retrain", "apply_known_defences", "halves", "WHOLE"]
+__all__ = [
+    "Retrained",
+    "Halves",
+    "rebuilt",
+    "model_of",
+    "settings",
+    "retrain",
+    "train_once",
+    "imitable",
+    "divide",
+    "defend",
+    "defend_halves",
+    "apply_known_defences",
+    "halves",
+    "WHOLE",
+]
 
 WHOLE = -1
 
 Reduce = Callable[[Mapping[str, FloatArray]], FloatArray]
+Halves = Sequence[Sequence[tuple[Examples, Examples]]]
+"""By candidate, then by division: both halves of the candidate's prior data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +63,7 @@ class Retrained:
     who: IntArray  # candidate
     part: IntArray  # WHOLE, or 2 s and 2 s + 1 for the two halves of the s-th division
     round: IntArray  # the round whose starting model was trained
+    defended: npt.NDArray[np.bool_]  # with the defences that the adversary knows of
 
 
 def rebuilt(view: View) -> Model | None:
@@ -74,46 +97,103 @@ def model_of(view: View) -> Model:
     return model
 
 
+def imitable(view: View) -> tuple[Defence, ...]:
+    """The defences that the adversary knows of and can apply to data and updates of its own."""
+    hooks = ("on_data", "on_loss", "on_step", "on_update")
+    return tuple(defence for defence in view.defences if any(defence.overrides(hook) for hook in hooks))
+
+
+def divide(prior: Prior, divisions: int, seed: int) -> Halves:
+    """Halve every candidate's prior data in several ways."""
+    return [
+        [halves(examples, rng_for(seed, "halves", c, s)) for s in range(divisions)]
+        for c, examples in enumerate(prior.examples)
+    ]
+
+
+def defend_halves(view: View, model: Model, prior: Prior, divided: Halves, seed: int) -> Halves:
+    """The halves as clients would train on them under the known defences; each twice, as `retrain` takes them."""
+    flat = [Examples.concat([half, half]) for cuts in divided for cut in cuts for half in cut]
+    flat = defend(view, model, prior, flat, seed)
+    pairs = iter(zip(flat[::2], flat[1::2], strict=True))
+    return [[next(pairs) for _ in cuts] for cuts in divided]
+
+
+def defend(view: View, model: Model, prior: Prior, data: Sequence[Examples], seed: int) -> list[Examples]:
+    """What clients with this data would train on under the known defences.
+
+    A defence that needs public examples draws them from those that the adversary has, and is left out where it has
+    none.
+    """
+    flat, public = list(data), None
+    if prior.background is not None:
+        rng = rng_for(seed, "on_background")
+        public = PublicData(prior.background.examples, model, settings(view), rng)
+    for place, defence in enumerate(imitable(view)):
+        if defence.overrides("on_data") and (public is not None or not defence.needs_background):
+            rngs = [rng_for(seed, "on_data", place, i) for i in range(len(flat))]
+            flat = list(defence.on_data(flat, public, rngs))
+    return flat
+
+
 def retrain(
     view: View,
     model: Model,
     prior: Prior,
     snapshots: int,
-    divisions: int,
+    divided: Halves,
     reduce: Reduce,
     seed: int,
     workers: int = 1,
+    *,
+    defended: Halves | None = None,
 ) -> Retrained:
     """Train every candidate's data on evenly spaced snapshots; each update is reduced before the next snapshot.
 
-    The divisions take turns, so that a half meets several snapshots, as a client does.
+    The divisions take turns, so that a half meets several snapshots, as a client does. The halves are trained once more
+    with the known defences where they are given as `defended`.
     """
-    plan = settings(view)
     rounds = np.unique(np.linspace(1, view.rounds, min(snapshots, view.rounds)).round().astype(np.int64))
-    divided = [
-        [halves(examples, rng_for(seed, "halves", c, s)) for s in range(divisions)]
-        for c, examples in enumerate(prior.examples)
-    ]
-    rows, parts = [], []
+    made: list[Retrained] = []
     for turn, number in enumerate(rounds.tolist()):
-        s = turn % divisions
+        s = turn % len(divided[0])
         data: list[Examples] = []
         for whole, cut in zip(prior.examples, divided, strict=True):
             # A half comes twice, so that it makes as many steps as a whole does.
             data += [whole, *(Examples.concat([half, half]) for half in cut[s])]
-        parts.append(np.tile([WHOLE, 2 * s, 2 * s + 1], len(prior.examples)))
-        rows.append(reduce(_updates(view, model, plan, data, number, seed, workers)))
-    users = np.repeat(np.arange(len(prior.examples)), 3)
+        raw = reduce(train_once(view, model, data, number, seed, workers))
+        made.append(_labelled(raw, [WHOLE, 2 * s, 2 * s + 1], number, defended=False))
+        if defended is not None:
+            data = [half for cut in defended for half in cut[s]]
+            rows = reduce(train_once(view, model, data, number, seed, workers, imitable(view)))
+            made.append(_labelled(rows, [2 * s, 2 * s + 1], number, defended=True))
+    return Retrained(*(np.concatenate([getattr(one, column.name) for one in made]) for column in fields(Retrained)))
+
+
+def _labelled(rows: FloatArray, parts: Sequence[int], number: int, *, defended: bool) -> Retrained:
+    """Updates of one round: of every candidate in turn, one of each part."""
+    users = len(rows) // len(parts)
     return Retrained(
-        np.concatenate(rows), np.tile(users, len(rounds)), np.concatenate(parts), np.repeat(rounds, len(users))
+        rows,
+        np.repeat(np.arange(users), len(parts)),
+        np.tile(parts, users),
+        np.full(len(rows), number),
+        np.full(len(rows), defended),
     )
 
 
-def _updates(
-    view: View, model: Model, plan: FederationPlan, data: Sequence[Examples], number: int, seed: int, workers: int
+def train_once(
+    view: View,
+    model: Model,
+    data: Sequence[Examples],
+    number: int,
+    seed: int,
+    workers: int = 1,
+    defences: Sequence[Defence] = (),
 ) -> dict[str, FloatArray]:
+    """What clients with this data would send in a round: layer -> (clients, size)."""
     pool = Pool.of(data, [str(i) for i in range(len(data))])
-    engine = Embedded(model, view.task, plan, pool, view.defences, workers, [True] * len(data))
+    engine = Embedded(model, view.task, settings(view), pool, defences, workers, [True] * len(data))
 
     def rngs(stage: str, i: int) -> np.random.Generator:
         return rng_for(seed, "retrain", stage, number, i)
@@ -123,11 +203,11 @@ def _updates(
             made = engine.updates(view.snapshot(number - 1), range(len(data)), rngs)
     finally:
         engine.close()
-    return apply_known_defences(view, made, rngs)
+    return apply_known_defences(defences, made, rngs)
 
 
 def apply_known_defences(
-    view: View, rows: Mapping[str, torch.Tensor], rngs: Callable[[str, int], np.random.Generator]
+    defences: Sequence[Defence], rows: Mapping[str, torch.Tensor], rngs: Callable[[str, int], np.random.Generator]
 ) -> dict[str, FloatArray]:
     """What clients would send of these updates under the defences that the adversary knows of.
 
@@ -139,7 +219,7 @@ def apply_known_defences(
         made,
         [str(i) for i in range(count)],
         [True] * count,
-        view.defences,
+        defences,
         lambda place, row: rngs(f"on_update/{place}", row),
         "on the adversary's machine",
     )

@@ -63,6 +63,11 @@ class DpFedAvg(Defence):
             return aggregate
         return noised(aggregate, self.noise * self.clip * float(shares.max()), rng)
 
+    @property
+    def changes_mean(self) -> bool:
+        """Only noise of the server is in the mean and not in the updates."""
+        return self.where == "server"
+
     def privacy(self, training: Training) -> Statement:
         """At the level of clients; what a client can change is twice the clip, from one end to the other."""
         if not training.equal:

@@ -14,7 +14,7 @@
 - on_aggregate, every round: the mean that the server adds to the model. Updates are recorded before this hook.
 
 Several defences act in the order of the plan, each on the result of the one before. The first five hooks act on clients
-that apply the defence; an adversary's shadow clients apply it only in the defence-aware audit. Randomness is passed in,
+that apply the defence; an adversary's shadow clients apply it only where utility is measured. Randomness is passed in,
 per defence, round and client, so that a run is reproducible, resumed or not, on any number of workers: use no other
 randomness, keep no state, and change no argument in place.
 
@@ -128,6 +128,11 @@ class Defence:
     def clashes(self, before: Sequence[Defence], after: Sequence[Defence]) -> str | None:
         """Why this defence cannot be combined with the others, which act before and after it; None if it can."""
         return None
+
+    @property
+    def changes_mean(self) -> bool:
+        """Whether the mean of a round is not, or not only, the weighted mean of the updates that the server sees."""
+        return self.overrides("on_aggregation") or self.overrides("on_aggregate")
 
     def overrides(self, hook: str) -> bool:
         """Whether this defence acts at a hook; the engine skips hooks that are not overridden."""

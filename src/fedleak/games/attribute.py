@@ -49,6 +49,7 @@ class Attribute(OptionGame):
 
     name: ClassVar[str] = "attribute"
     summary: ClassVar[str] = "Which group does the sender of this update belong to?"
+    strongest: ClassVar[str | None] = "attribute-joint"
     metrics: ClassVar[tuple[Metric, ...]] = (
         Metric(
             name="top1",

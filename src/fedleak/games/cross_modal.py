@@ -49,6 +49,7 @@ class CrossModal(OptionGame):
 
     name: ClassVar[str] = "cross-modal"
     summary: ClassVar[str] = "Does this update come from the user that this text is about?"
+    strongest: ClassVar[str | None] = "match-text"
     metrics: ClassVar[tuple[Metric, ...]] = YES_NO_METRICS
 
     learn_from: Annotated[

@@ -56,6 +56,7 @@ class Disaggregate(BaseGame):
 
     name: ClassVar[str] = "disaggregate"
     summary: ClassVar[str] = "What did this client send, on average?"
+    strongest: ClassVar[str | None] = "disaggregate-ridge"
     metrics: ClassVar[tuple[Metric, ...]] = (
         Metric(
             name="recovered",

@@ -63,6 +63,7 @@ class Link(OptionGame):
 
     name: ClassVar[str] = "link"
     summary: ClassVar[str] = "Which of these anonymous updates come from the same client?"
+    strongest: ClassVar[str | None] = "link-cosine"
     metrics: ClassVar[tuple[Metric, ...]] = (
         *(_gap(gap) for gap in GAPS),
         Metric(

@@ -8,15 +8,15 @@ attack learns from only some users and is tested on others too, down to no seen 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
 from msgspec import Meta
 
-from fedleak.core import IntArray, percent
+from fedleak.core import IntArray, Observation, percent
 from fedleak.errors import AttackError
-from fedleak.games.game import Answers, GameInstance, Headline, OptionGame, Questions
+from fedleak.games.game import Answers, Contract, GameInstance, Headline, Needs, OptionGame, Questions
 from fedleak.games.identify import anonymous, draw_users, relabel, senders
 from fedleak.games.pairs import Drawn, between_rounds, between_sides
 from fedleak.metrics.metric import YES_NO_METRICS, Metric
@@ -43,6 +43,7 @@ class Match(OptionGame):
 
     name: ClassVar[str] = "match"
     summary: ClassVar[str] = "Did these two updates come from the same user?"
+    strongest: ClassVar[str | None] = "match-strong"
     metrics: ClassVar[tuple[Metric, ...]] = YES_NO_METRICS
 
     between: Annotated[
@@ -101,6 +102,12 @@ class Match(OptionGame):
             "Given two updates of one user and two of different users, the attack tells which is which in "
             f"{percent(area.value)} of cases; guessing would manage {percent(area.chance)}.",
         )
+
+    @classmethod
+    def contract(cls, attack: Needs) -> Contract:
+        """Twice as many federations for attacks that train: pairs of twelve users say little."""
+        held = super().contract(attack)
+        return replace(held, seeds=4) if Observation.SNAPSHOTS in attack.needs else held
 
     def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> GameInstance:
         """Draw the users that the attack learns from, then pairs of the users in the questions."""

@@ -48,6 +48,7 @@ class Profile(OptionGame):
 
     name: ClassVar[str] = "profile"
     summary: ClassVar[str] = "Does this client's user fit the profile?"
+    strongest: ClassVar[str | None] = "profile-gradient"
     metrics: ClassVar[tuple[Metric, ...]] = (
         average_precision(binary.average_precision, ranked=Ranking.average_precision, each_user=FITTING),
         Metric(

@@ -67,6 +67,7 @@ class Reconstruct(BaseGame):
 
     name: ClassVar[str] = "reconstruct"
     summary: ClassVar[str] = "What do the images on this client look like?"
+    strongest: ClassVar[str | None] = "representatives"
     metrics: ClassVar[tuple[Metric, ...]] = (
         Metric(
             name="nearest",

@@ -48,7 +48,7 @@ def predictions_path(run: Run, attack: Attack, game: Game, adversary: Adversary)
 
 def build_questions(run: Run, game: Game) -> GameInstance:
     """The questions of a game about a run, drawn deterministically."""
-    trace, truth = Trace.open(run.folder / "trace"), Truth.load(run.folder / "truth")
+    trace, truth = Trace.open(run.attacked / "trace"), Truth.load(run.attacked / "truth")
     seed = truth.seed or run.seed
     if run.variant.control == "decoys":
         if not truth.decoys:
@@ -58,7 +58,7 @@ def build_questions(run: Run, game: Game) -> GameInstance:
         truth = replace(truth, secrets=truth.decoys)
     if run.variant.control == "swapped-secrets":
         truth = replace(truth, secrets=exchanged(truth.secrets, rng_for(seed, "another")))
-    found: GameInstance = game.ask(trace, truth, Prior.load(run.folder / "prior"), rng_for(seed, "game", game.name))
+    found: GameInstance = game.ask(trace, truth, Prior.load(run.attacked / "prior"), rng_for(seed, "game", game.name))
     return found
 
 
@@ -89,9 +89,9 @@ def predict(
     What cannot be built again in another process (an object of a class that only the running script or notebook has)
     runs in this one, and so could look at anything here.
     """
-    secret = Truth.load(run.folder / "truth").seed or run.seed
+    secret = Truth.load(run.attacked / "truth").seed or run.seed
     view, questions = given.look(
-        run.folder / "trace",
+        run.attacked / "trace",
         adversary,
         shuffled=rng_for(secret, "permuted") if run.variant.control == "shuffled-selection" else None,
         defences=run.variant.defences if run.variant.adaptive else (),
@@ -99,11 +99,14 @@ def predict(
     seed = int(rng_for(secret, "attack", attack.name, adversary.name).integers(1 << 63))
     budget = Budget(memory=run.memory, minutes=run.minutes, workers=workers)
     context = AttackContext(rng_for(seed, "attack"), memory=run.memory, workers=workers, tick=tick)
+    prior = given.prior
+    if run.variant.adaptive == "clients":  # it knows the defence, and the public examples that the defence mixes in
+        prior = replace(prior, background=Prior.load(run.attacked / "prior").background)
     try:
-        done = attack_in_process(attack, view, given.prior, questions, seed, run.folder, budget, context.progress)
+        done = attack_in_process(attack, view, prior, questions, seed, run.attacked, budget, context.progress)
         claims, isolation = done.predictions, done.confined or UNCONFINED
     except CannotEncode as error:
-        claims = np.asarray(attack.run(view, *rename(given.prior, questions), context))
+        claims = np.asarray(attack.run(view, *rename(prior, questions), context))
         isolation = f"none: {error}"
     claims = game.check(claims, questions, attack.name)
     context.progress(1)

@@ -17,6 +17,8 @@ from fedleak.federation.tampering import Tampering
 from fedleak.pipeline.active_adversary import tamper
 from fedleak.pipeline.runs import Run
 from fedleak.plan.plan import Plan
+from fedleak.population.background import sample
+from fedleak.population.population import Examples
 from fedleak.population.prepare import Prepared, prepare, salted_seed
 from fedleak.trace.evidence import Evidence
 from fedleak.trace.prior import Background, Prior
@@ -47,7 +49,7 @@ def prepare_run(plan: Plan, run: Run) -> PreparedRun:
     # Now, so that a missing accountant package is reported before training.
     promises(run.variant.defences, plan.federation, len(clients), [len(d.data) for d in clients], run.seed)
     _save_truth(plan, population, everyone, seed, run.folder / "truth")
-    _save_prior(population, clients, run.folder / "prior")
+    _save_prior(population, clients, _public(plan, population, run), run.folder / "prior")
     return PreparedRun(population=population, model=model, clients=clients, tampering=tampering, told=told, seed=seed)
 
 
@@ -65,9 +67,16 @@ def _save_truth(plan: Plan, population: Prepared, clients: tuple[Client, ...], s
     ).save(folder)
 
 
-def _save_prior(population: Prepared, clients: tuple[Client, ...], folder: Path) -> None:
+def _public(plan: Plan, population: Prepared, run: Run) -> Examples | None:
+    """The public examples that an adversary has; only a defence-aware one is given those that a defence mixes in."""
+    needed = plan.audit.adaptive and any(defence.needs_background for defence in run.variant.defences)
+    if population.public is None and population.background is not None and needed:
+        return sample(population.background, run.seed)
+    return population.public
+
+
+def _save_prior(population: Prepared, clients: tuple[Client, ...], public: Examples | None, folder: Path) -> None:
     known = [share for share in population.shares if len(share.prior)]
-    public = population.public
     Prior(
         candidates=tuple(share.user.id for share in known),
         examples=tuple(share.prior for share in known),

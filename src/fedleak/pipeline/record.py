@@ -64,6 +64,7 @@ def header(plan: Plan, run: Run, ready: PreparedRun) -> Header:
         hidden=tuple(str(observation.name) for observation in hidden(run.variant.defences)),
         tampering=ready.told,
         dtype=plan.record.dtype,
+        mean_changed=any(defence.changes_mean for defence in run.variant.defences),
     )
 
 

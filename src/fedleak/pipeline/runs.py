@@ -30,8 +30,8 @@ class Variant:
     defences: tuple[Defence, ...] = ()
     control: str | None = None
     deployed: bool = False
-    # The adversary is defence-aware: it applies the defences to its shadow clients, in a separate federation, or, where
-    # it has none, only to clients that it simulates on its own machine.
+    # The adversary is defence-aware: it applies the defences on its own machine to what it trains there ("machine").
+    # With prior data ("clients") this variant has a federation in which shadow clients apply them, to measure utility.
     adaptive: Literal["clients", "machine"] | None = None
 
     @property
@@ -78,6 +78,12 @@ class Run:
     fingerprint: str
     memory: int = 2000  # MB of updates that an attack on it may hold
     minutes: float = 120.0  # of computing that an attack on it may use
+    other: Path | None = None  # the folder of the federation that is attacked, if it is not its own
+
+    @property
+    def attacked(self) -> Path:
+        """The folder with the trace, truth and prior of the attacks on it."""
+        return self.other or self.folder
 
     @property
     def name(self) -> str:
@@ -105,6 +111,18 @@ def variants(plan: Plan) -> list[Variant]:
     ]
 
 
+def attacked(plan: Plan, variant: Variant, folder: Path) -> Path | None:
+    """The folder of the federation that a variant's attacks are about, if it is not the variant's own.
+
+    A defence-aware adversary loses nothing by what it knows: it attacks the same federation as a defence-unaware one,
+    to which its shadow clients send raw updates, and applies the defence on its own machine. Where it cannot build the
+    model there, its shadow clients have to apply it, in the federation that measures utility.
+    """
+    if variant.adaptive != "clients" or "target" in plan.resolved["model"]:
+        return None
+    return folder / replace(variant, adaptive=None).folder
+
+
 def runs(plan: Plan, out: Path) -> list[Run]:
     """Every run of a plan, in the order of its variants and seeds."""
     return [
@@ -126,6 +144,7 @@ def runs(plan: Plan, out: Path) -> list[Run]:
             ),
             memory=plan.audit.memory,
             minutes=plan.audit.minutes,
+            other=None if (other := attacked(plan, variant, out / "runs")) is None else other / f"seed-{seed}",
         )
         for variant in variants(plan)
         for seed in plan.seeds

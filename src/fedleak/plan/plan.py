@@ -226,7 +226,7 @@ class AuditPlan:
         bool,
         Meta(
             description="attack every defence twice: by a defence-unaware attacker, and by a defence-aware attacker, "
-            "who applies it to their own shadow clients too; false leaves out the second"
+            "who can apply it to data of their own; false leaves out the second"
         ),
     ] = True
     target: Annotated[

@@ -6,13 +6,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedleak.core import Task
+from fedleak.core import Task, rng_for
 from fedleak.errors import DataError
 from fedleak.population import fingerprint
 from fedleak.population.data_quality import Finding
 from fedleak.population.population import Examples, Population, Share
 
-__all__ = ["check", "without_users"]
+__all__ = ["check", "without_users", "sample"]
+
+_PUBLIC = 4000
 
 _STRAY = 0.2  # of a user's examples: what users repost, forward or take twice is less
 
@@ -71,3 +73,9 @@ def without_users(background: Examples, shares: Sequence[Share], findings: list[
     text = f"{count} background example(s) duplicate a user's example; dropped from the background."
     findings.append(Finding(kind="background", count=count, action="drop", text=text))
     return background.take(~copies)
+
+
+def sample(background: Examples, seed: int) -> Examples:
+    """A part of the background that is small enough to keep with every run."""
+    rows = rng_for(seed, "public").permutation(len(background))[:_PUBLIC]
+    return background.take(np.sort(rows))

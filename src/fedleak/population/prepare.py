@@ -24,8 +24,6 @@ from fedleak.population.splits import Split
 
 __all__ = ["Prepared", "Finding", "prepare", "salted_seed"]
 
-_PUBLIC = 4000
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
@@ -102,7 +100,7 @@ def prepare(
         public_data.check(background, population, shares[0].private)
         background = public_data.without_users(background, shares, findings)
     wanted = bool(population.traits) or plan.prior == "none"
-    public = _public(background, seed) if background is not None and wanted else None
+    public = public_data.sample(background, seed) if background is not None and wanted else None
     return Prepared(
         shares=shares,
         test=population.test if population.test is not None else drawn.test(),
@@ -126,12 +124,6 @@ def prepare(
 def _bystanders(candidates: Sequence[User], shares: Sequence[Share], examined: Examined) -> tuple[User, ...]:
     present = {share.user.id for share in shares} | set(examined.twins)
     return tuple(user for user in candidates if user.id not in present and len(user.examples))
-
-
-def _public(background: Examples, seed: int) -> Examples:
-    """A part of the background that is small enough to keep with every run."""
-    rows = rng_for(seed, "public").permutation(len(background))[:_PUBLIC]
-    return background.take(np.sort(rows))
 
 
 def _check(population: Population, plan: PopulationPlan) -> None:

@@ -98,8 +98,10 @@ def tradeoffs(
         bare = strongest(score for score in here if score.defence is None)
         if len(defences) < 2 or bare is None:
             continue
+        # The chance level furthest from a leak: by any other, a run that is shown to leak could lie below 0.
+        levels = [picked.chance for d in defences if (picked := strongest(s for s in here if s.defence == d))]
         scale = _Scale(
-            chance=bare.chance,
+            chance=max(levels) if bare.distance else min(levels),
             distance=bare.distance,
             utility=bare.utility.metric if bare.utility else "utility",
             higher_is_better=bare.utility.higher_is_better if bare.utility else True,

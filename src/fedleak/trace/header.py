@@ -64,6 +64,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     tampering: tuple[Mapping[str, Any], ...] = ()
     dtype: Literal["float32", "float16"] = "float32"  # of the recorded updates
     holds_updates: bool = True  # False: the channel let only sums through
+    mean_changed: bool = False  # a defence changed the mean of a round, or what the server sees of the updates in it
 
     def __post_init__(self) -> None:
         """Reject what no run can have written; a header may come from anywhere."""
@@ -86,6 +87,16 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def size(self) -> int:
         """How many parameters the model has."""
         return sum(layer.size for layer in self.layout)
+
+    @property
+    def weights_follow(self) -> bool:
+        """Whether the updates and the mean of a round determine how many examples each update counts for.
+
+        Not where all count the same, where a defence adds noise to the mean or masks the updates, or where a client is
+        isolated, whose update is not in the mean.
+        """
+        isolated = any(one.get("power") == "isolate" for one in self.tampering)
+        return self.settings.get("weighting") == "examples" and not self.mean_changed and not isolated
 
     def tables(self) -> tuple[TraceTable, ...]:
         """The files of the trace, in the order of the checksums in its log."""

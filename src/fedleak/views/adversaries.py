@@ -1,12 +1,13 @@
 """The adversaries: what each one observes of a run and what it can do to it.
 
-An adversary is a type, not a comment: views are built from it, and an attack that needs more is rejected.
+An adversary is a type, not a comment: views are built from it, and an attack that needs more is rejected. What an
+adversary can compute from what it sees, it sees too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from fedleak.core import Capability, Observation, flag_names
@@ -64,14 +65,36 @@ class Declares(Protocol):
         ...
 
 
+# What follows from what: with all of the first, an adversary can compute the second. The mean of a round is weighted by
+# the number of each client's examples, so least squares of the mean on the round's updates gives these weights, hence
+# the sizes up to a factor; an update of the adversary's own client gives the factor too.
+_IMPLIES: Mapping[Observation, Observation] = {Observation.UPDATES | Observation.AGGREGATE: Observation.SIZES}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adversary:
-    """A threat model: what an attacker of a run observes and can do."""
+    """A threat model: what an attacker of a run observes and can do.
+
+    `observations` are given as what the adversary is told, and completed by what it can compute from that. What is
+    only `computed` is missing in a run whose trace does not determine it (`Header.weights_follow`).
+
+    >>> Adversary(name="relay", observations=Observation.UPDATES | Observation.AGGREGATE, summary="").computed
+    <Observation.SIZES: 32>
+    """
 
     name: str
     observations: Observation
     capabilities: Capability = Capability.NONE
     summary: str  # a noun phrase in plain language
+    computed: Observation = field(init=False, default=Observation.NONE)
+
+    def __post_init__(self) -> None:
+        """Add what follows from the observations."""
+        told = self.observations
+        for seen, follows in _IMPLIES.items():
+            if seen in self.observations:
+                object.__setattr__(self, "observations", self.observations | follows)
+        object.__setattr__(self, "computed", self.observations & ~told)
 
     def lacks(self, needs: Observation) -> Observation:
         """The observations that an attack needs and this adversary lacks.

@@ -70,10 +70,13 @@ def export_view(view: View, folder: Path) -> dict[str, Any]:
 def _header(header: Header, view: View) -> Header:
     """The header without what this adversary does not know: the plan's fingerprint, the defences, what others did."""
     powers = view.adversary.capabilities
+    lacking = view.adversary.observations & ~view._observations
     return msgspec.structs.replace(
         header,  # the view's trace has dropped the clients' names already, where they are hidden
         fingerprint="view",
         defences=(),
+        # Whether sizes follow from the rest is not to be derived again from a header that says less.
+        hidden=tuple(sorted({*header.hidden, *(str(one.name) for one in lacking)})),
         tampering=tuple(one for one in header.tampering if _POWERS.get(one["power"], powers) & powers),
     )
 

@@ -32,9 +32,14 @@ _OPENS: Mapping[Observation, frozenset[str]] = {
 }
 
 
-def observed(adversary: Adversary, header: Header) -> Observation:
-    """What an adversary observes of a run: what its defences hide is hidden from everyone."""
+def observed(adversary: Adversary, header: Header, every: int = 1) -> Observation:
+    """What an adversary observes of a run: what its defences hide is hidden from everyone.
+
+    What it would have to compute from other observations it has only where these suffice.
+    """
     found = adversary.observations
+    if every > 1 or not header.weights_follow:
+        found &= ~adversary.computed
     for name in header.hidden:
         found &= ~Observation[name]
     return found
@@ -69,7 +74,7 @@ class View:
         self.adversary = adversary
         self.defences = tuple(defences)  # empty for a defence-unaware attacker
         self._shadow, self._rows = shadow, rows
-        self._observations = observed(adversary, Header.load(trace_folder))
+        self._observations = observed(adversary, Header.load(trace_folder), every)
         only = frozenset[str]().union(*(_OPENS[observation] for observation in self._observations))
         if shadow is not None:
             only -= {"shadow"}

@@ -31,7 +31,8 @@ class AttributeMlp(Network, SingleLayerAttack):
 
     def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> FloatArray:
         """Score every value by the network's probability."""
-        data, who = features(view, questions, self.layer, context.memory), view.updates.shadow[labelled(view)]
+        data = features(view, questions, self.layer, context.memory, prior)
+        who = view.updates.shadow[labelled(view)]
         present, target = classes(values(questions, who))
         identity = np.unique(who, return_inverse=True)[1]
         scores, *_ = fit(data.known, [target, identity] if self.joint else [target], self, context.rng)(data.asked)

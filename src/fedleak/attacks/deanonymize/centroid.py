@@ -27,7 +27,7 @@ class Centroid(SingleLayerAttack):
 
     def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> FloatArray:
         """Score every option by the cosine between the update and the option's mean."""
-        data = features(view, questions, self.layer, context.memory)
+        data = features(view, questions, self.layer, context.memory, prior)
         classes = np.unique(data.who)
         means = np.stack([data.known[data.who == c].mean(axis=0) for c in classes])
         return fill_missing_candidates(data.asked @ unit(means).T, classes, len(questions.options))

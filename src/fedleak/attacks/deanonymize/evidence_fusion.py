@@ -11,11 +11,12 @@ import numpy.typing as npt
 from fedleak.core import FloatArray, IntArray
 from fedleak.lazy import scipy
 
-__all__ = ["Trial", "weigh", "level_of_strangers", "one_to_one"]
+__all__ = ["Trial", "weigh", "weigh_if_worth", "level_of_strangers", "one_to_one"]
 
 Table = npt.NDArray[np.float64]
 
 _RIDGE = 1e-3
+_WORTH = 0.9  # how far doubtful evidence has to lower the surprise
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,34 @@ def weigh(trials: Sequence[Trial]) -> Table:
 
     found = scipy.optimize.minimize(surprise, np.ones(kinds), jac=True, method="L-BFGS-B", bounds=[(0, None)] * kinds)
     return np.asarray(np.maximum(found.x, 1e-3) / scale)
+
+
+def weigh_if_worth(trials: Sequence[Trial], doubtful: npt.NDArray[np.bool_]) -> Table:
+    """The same, with a weight of zero for doubtful kinds, unless they clearly help to name users in other trials.
+
+    More kinds fit the trials better in any case. Half of the trials, which are about half of the users, judge weights
+    that were fitted on the other half.
+    """
+    if not doubtful.any():
+        return weigh(trials)
+    half = len(trials) // 2
+    parts = [trials[:half], trials[half:]]
+    sure = [[Trial(trial.scores[~doubtful], trial.right) for trial in part] for part in parts]
+    least, most = (sum(_surprise(weigh(kinds[i]), kinds[1 - i]) for i in range(2)) for kinds in (sure, parts))
+    if most < _WORTH * least:
+        return weigh(trials)
+    weights = np.zeros(len(doubtful))
+    weights[~doubtful] = weigh([trial for part in sure for trial in part])
+    return weights
+
+
+def _surprise(weights: Table, trials: Sequence[Trial]) -> float:
+    """The mean negative log-likelihood of the true users."""
+    found = []
+    for trial in trials:
+        logs = scipy.special.log_softmax(np.tensordot(weights, trial.scores, 1), axis=1)
+        found.append(-logs[np.arange(len(trial.right)), trial.right])
+    return float(np.concatenate(found).mean())
 
 
 def level_of_strangers(trials: Sequence[Trial], weights: Table, seen: int) -> float:

@@ -39,7 +39,7 @@ class Joint(Network, SingleLayerAttack):
 
     def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> FloatArray:
         """Score every option by the probability of the identity head."""
-        data = features(view, questions, self.layer, context.memory)
+        data = features(view, questions, self.layer, context.memory, prior)
         candidate = view.updates.shadow[labelled(view)]
         classes, target = np.unique(data.who, return_inverse=True)
         heads = [column[candidate] for column in self._known(prior)]

@@ -32,7 +32,7 @@ class NearestNeighbours(SingleLayerAttack):
 
     def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> FloatArray:
         """Score every option by its share of the votes."""
-        data = features(view, questions, self.layer, context.memory)
+        data = features(view, questions, self.layer, context.memory, prior)
         k = min(self.k, len(data.known))
         votes = np.zeros((len(data.asked), len(questions.options)), dtype=np.float32)
         # Rows have length one, so the largest product is the smallest Euclidean distance.

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 from msgspec import Meta
 
+from fedleak.attacks.aware import learn_from
 from fedleak.attacks.context import AttackContext
 from fedleak.attacks.features import unit
 from fedleak.core import Capability, FloatArray, Observation, Task
@@ -50,14 +51,22 @@ class LabelHistogram:
         if len(shadows) == 0:
             raise AttackError("no shadow client was selected in any round, so no labelled update exists")
         # The bias lies at the end of the layer's row, so only those columns are read from disk.
-        bias = updates.layer(output.name)[:, output.span("bias")]
+        span = output.span("bias")
+        bias = updates.layer(output.name)[:, span]
         mixes = np.stack([histogram(examples, prior.task, prior.outputs) for examples in prior.examples])
         mixes -= mixes.mean(axis=0)
         scale = mixes.std() or 1.0
         from sklearn.linear_model import Ridge
 
         model = Ridge(alpha=self.shrink)
-        model.fit(unit(np.asarray(bias[shadows], np.float32)), mixes[updates.shadow[shadows]] / scale)
+        known = learn_from(
+            view,
+            prior,
+            shadows,
+            unit(np.asarray(bias[shadows], np.float32)),
+            lambda rows: unit(rows[output.name][:, span]),
+        )
+        model.fit(known, mixes[updates.shadow[shadows]] / scale)
         estimated = model.predict(unit(np.asarray(bias[questions.updates], np.float32)))
         alike = np.asarray(unit(estimated) @ unit(mixes).T, dtype=np.float32)
         last = len(questions.options) - 1

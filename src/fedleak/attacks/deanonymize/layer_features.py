@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from fedleak.attacks.context import AttackContext
 from fedleak.attacks.deanonymize.pca_projection import focus
 from fedleak.attacks.deanonymize.words import Words, words_of
 from fedleak.attacks.features import labelled
-from fedleak.attacks.shadow import rebuilt, retrain
+from fedleak.attacks.shadow import defend_halves, divide, imitable, rebuilt, retrain
 from fedleak.core import FloatArray, IntArray
 from fedleak.errors import AttackError
 from fedleak.games.game import Questions
@@ -19,6 +20,8 @@ from fedleak.trace.prior import Prior
 from fedleak.views.view import View
 
 __all__ = ["Read", "Rows", "read_layers"]
+
+Flags = npt.NDArray[np.bool_]
 
 _FEWEST = 64
 
@@ -42,7 +45,13 @@ class Read:
     known_round: IntArray
     who: IntArray  # of `train`
     part: IntArray  # which half of the user's data, see shadow.Retrained
+    defended: Flags  # which of `train` a defence-aware adversary made with the defence; users' clients then apply it
     words: Words | None = None  # where the model shows which words a client used
+
+    @property
+    def aware(self) -> bool:
+        """Whether the adversary knows the defence, and has updates of its own that it made with it."""
+        return bool(self.defended.any())
 
 
 def read_layers(
@@ -59,23 +68,27 @@ def read_layers(
     updates, shadows = view.updates, labelled(view)
     seed = int(context.rng.integers(2**31))
     model = rebuilt(view) if snapshots else None
+    guards = model is not None and bool(imitable(view))
     wanted = np.unique(np.concatenate([shadows, questions.updates]))
     known, asked = np.searchsorted(wanted, shadows), np.searchsorted(wanted, questions.updates)
-    made = 3 * len(prior.candidates) * min(snapshots, view.rounds) if model else 0
+    made = (5 if guards else 3) * len(prior.candidates) * min(snapshots, view.rounds) if model else 0
     lens, table = focus(
         view, wanted, asked, min(dims, affordable(context.memory, made + len(wanted))), seed, context.memory
     )
     who = updates.shadow[shadows]
     if model is not None:
-        own = retrain(view, model, prior, snapshots, divisions, lens, seed, context.workers)
-        train, train_who, part = own.rows, own.who, own.part
-        words = words_of(view, prior, shadows, questions.updates, divisions, seed)
+        divided = divide(prior, divisions, seed)
+        guarded = defend_halves(view, model, prior, divided, seed) if guards else None
+        own = retrain(view, model, prior, snapshots, divided, lens, seed, context.workers, defended=guarded)
+        train, train_who, part, defended = own.rows, own.who, own.part, own.defended
+        words = words_of(view, prior, shadows, questions.updates, divided, guarded)
     else:
         # The updates of a user in turns, as if each turn came from half of the data.
         order = np.argsort(who, kind="stable")
         part = np.empty(len(who), dtype=np.int64)
         part[order] = np.arange(len(who)) % 2
         train, train_who, words = table[known], who, None
+        defended = np.zeros(len(who), dtype=np.bool_)
     found, made_rows = lens.to_name(table), lens.to_name(train)
     linked = lens.to_link(table)
     return Read(
@@ -85,6 +98,7 @@ def read_layers(
         known_round=updates.round[shadows],
         who=train_who,
         part=part,
+        defended=defended,
         words=words,
     )
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from fedleak.attacks.features import unit
 from fedleak.core import FloatArray, IntArray
 
-__all__ = ["Joining", "Tried", "alike", "agglomerate", "groups", "outcomes", "threshold"]
+__all__ = ["Joining", "Tried", "alike", "alike_in_size", "agglomerate", "groups", "outcomes", "threshold"]
 
 Tried: TypeAlias = tuple[float, bool]
 """How similar two groups were, and whether it was right to join them."""
@@ -40,10 +40,23 @@ def alike(rows: npt.NDArray[Any]) -> FloatArray:
     return np.asarray(apart @ apart.T, dtype=np.float32)
 
 
+def alike_in_size(sizes: IntArray, clients: int) -> FloatArray:
+    """(updates, updates): 1 for two of a size that only one client can have, 0 for two of a size that all have.
+
+    A client trains on the same number of examples in every round, so two updates of different sizes are never from one
+    client. How many clients have a size shows in how many updates have it: all take part about equally often.
+    """
+    _, place, counts = np.unique(sizes, return_inverse=True, return_counts=True)
+    sharing = np.clip(counts * clients / len(sizes), 1, clients)
+    rare = 1 - np.log(sharing[place]) / np.log(max(2, clients))
+    return np.where(place[:, None] == place[None, :], rare[:, None], _NEVER).astype(np.float32)
+
+
 def agglomerate(similarity: FloatArray, rounds: IntArray) -> list[Joining]:
     """Average-linkage clustering: repeatedly join the two groups with the largest mean similarity.
 
-    A client sends one update per round, so groups that share a round are never joined.
+    A client sends one update per round, so groups that share a round are never joined, nor are those that
+    `alike_in_size` excludes.
     """
     if len(similarity) < 2:
         return []

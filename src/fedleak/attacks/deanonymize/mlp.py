@@ -30,7 +30,7 @@ class ReidMlp(Network, SingleLayerAttack):
 
     def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> FloatArray:
         """Score every option by the network's probability."""
-        data = features(view, questions, self.layer, context.memory)
+        data = features(view, questions, self.layer, context.memory, prior)
         classes, target = np.unique(data.who, return_inverse=True)
         (scores,) = fit(data.known, [target], self, context.rng)(data.asked)
         return fill_missing_candidates(scores, classes, len(questions.options))

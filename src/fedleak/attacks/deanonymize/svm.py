@@ -32,7 +32,7 @@ class LinearSvm(SingleLayerAttack):
 
     def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> FloatArray:
         """Score every option by the signed distance to its hyperplane."""
-        data = features(view, questions, self.layer, context.memory)
+        data = features(view, questions, self.layer, context.memory, prior)
         classes = np.unique(data.who)
         if len(classes) < 2:
             raise AttackError("reid-svm needs labelled updates of at least two users; train more rounds")

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fedleak.attacks.features import stream_rows
-from fedleak.attacks.shadow import halves
-from fedleak.core import FloatArray, IntArray, Layer, Layout, rng_for
+from fedleak.attacks.shadow import Halves
+from fedleak.core import FloatArray, IntArray, Layer, Layout
 from fedleak.population.population import Examples
 from fedleak.trace.prior import Prior
 from fedleak.views.view import View
@@ -35,20 +35,28 @@ class Words:
     asked: Flags  # (asked updates, words)
     users: FloatArray  # (users, words)
     halves: Mapping[int, FloatArray]  # the same in each half of everyone's data, see shadow.Retrained
+    shown: Mapping[int, FloatArray]  # what a client with such a half would use: more words, if a defence mixes them in
 
 
-def words_of(view: View, prior: Prior, known: IntArray, asked: IntArray, divisions: int, seed: int) -> Words | None:
+def words_of(
+    view: View, prior: Prior, known: IntArray, asked: IntArray, divided: Halves, defended: Halves | None
+) -> Words | None:
     """Read words off updates and off the prior; None where the model does not show them."""
     layer = word_layer(view.layout, prior.examples[0])
     if layer is None or (used := moved(view, layer, asked)) is None or (own := moved(view, layer, known)) is None:
         return None
     extent = layer.tensors[0][1][0]
-    by_half: dict[int, FloatArray] = {}
-    for s in range(divisions):
-        cut = [halves(examples, rng_for(seed, "halves", c, s)) for c, examples in enumerate(prior.examples)]
-        for side in range(2):
-            by_half[2 * s + side] = np.stack([counts(pair[side], extent) for pair in cut])
-    return Words(own, used, np.stack([counts(examples, extent) for examples in prior.examples]), by_half)
+    by_half = _by_half(divided, extent)
+    shown = by_half if defended is None else _by_half(defended, extent)
+    return Words(own, used, np.stack([counts(examples, extent) for examples in prior.examples]), by_half, shown)
+
+
+def _by_half(divided: Halves, extent: int) -> dict[int, FloatArray]:
+    return {
+        2 * s + side: np.stack([counts(cuts[s][side], extent) for cuts in divided])
+        for s in range(len(divided[0]))
+        for side in range(2)
+    }
 
 
 def word_layer(layout: Layout, examples: Examples) -> Layer | None:

@@ -35,7 +35,7 @@ class MatchMlp(Network, OnPairs):
     def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> FloatArray:
         """Score every pair by the logarithm of the largest product."""
         rows, index = asked_pairs(view, questions, self.layer)
-        known, who = labelled(view, self.layer)
+        known, who = labelled(view, self.layer, prior)
         (scores,) = fit(known, [np.unique(who, return_inverse=True)[1]], self, context.rng)(rows)
         products = scores[index[:, 0]] + scores[index[:, 1]]
         return np.asarray(products.max(axis=1, keepdims=True), dtype=np.float32)

@@ -9,15 +9,17 @@ from typing import Annotated, ClassVar, TypeAlias
 import numpy as np
 from msgspec import Meta
 
+from fedleak.attacks.aware import learn_from
 from fedleak.attacks.deanonymize.single_layer import SingleLayerAttack
 from fedleak.attacks.features import layer_name, unit
 from fedleak.core import FloatArray, IntArray
 from fedleak.errors import AttackError
 from fedleak.games.game import Questions
 from fedleak.lazy import functional, torch
+from fedleak.trace.prior import Prior
 from fedleak.views.view import View
 
-__all__ = ["OnPairs", "PairNetwork", "asked_pairs", "labelled", "fit_pairs", "PairDraw"]
+__all__ = ["OnPairs", "PairNetwork", "asked_pairs", "require_pairs", "labelled", "fit_pairs", "PairDraw"]
 
 PairDraw: TypeAlias = tuple[IntArray, IntArray, FloatArray]
 """First and second of each pair to learn from, and 1 where they match."""
@@ -44,6 +46,14 @@ class PairNetwork:
 
 def asked_pairs(view: View, questions: Questions, layer: str) -> tuple[FloatArray, IntArray]:
     """Every update that is asked about once, scaled to length one, and for each question two rows of these."""
+    require_pairs(questions)
+    rows, index = np.unique(questions.updates, return_inverse=True)
+    table = view.updates.layer(layer_name(view, layer))
+    return unit(np.asarray(table[rows], dtype=np.float32)), index.reshape(questions.updates.shape)
+
+
+def require_pairs(questions: Questions) -> None:
+    """Reject questions that are not about two different updates."""
     if questions.updates.ndim != 2 or questions.updates.shape[1] != 2:
         raise AttackError("a matching attack needs questions about pairs of updates; use it in the game 'match'")
     twice = np.flatnonzero(questions.updates[:, 0] == questions.updates[:, 1])
@@ -52,18 +62,19 @@ def asked_pairs(view: View, questions: Questions, layer: str) -> tuple[FloatArra
             f"question {int(twice[0])} pairs update {int(questions.updates[twice[0], 0])} with itself, which matches "
             "whoever sent it; ask about two different updates"
         )
-    rows, index = np.unique(questions.updates, return_inverse=True)
-    table = view.updates.layer(layer_name(view, layer))
-    return unit(np.asarray(table[rows], dtype=np.float32)), index.reshape(questions.updates.shape)
 
 
-def labelled(view: View, layer: str) -> tuple[FloatArray, IntArray]:
-    """The updates whose user the adversary knows, scaled to length one, and their candidates."""
+def labelled(view: View, layer: str, prior: Prior) -> tuple[FloatArray, IntArray]:
+    """The updates whose user the adversary knows, scaled to length one, and their candidates.
+
+    A defence-aware attacker has them without the defence, where that identifies better.
+    """
     rows = np.flatnonzero(view.updates.shadow >= 0)
     if len(rows) == 0:
         raise AttackError("no shadow client was selected in any round, so no labelled update exists; train more rounds")
-    table = view.updates.layer(layer_name(view, layer))
-    return unit(np.asarray(table[rows], dtype=np.float32)), view.updates.shadow[rows]
+    name = layer_name(view, layer)
+    known = unit(np.asarray(view.updates.layer(name)[rows], dtype=np.float32))
+    return learn_from(view, prior, rows, known, lambda made: unit(made[name])), view.updates.shadow[rows]
 
 
 def fit_pairs(

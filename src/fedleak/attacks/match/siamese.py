@@ -36,7 +36,7 @@ class Siamese(PairNetwork, OnPairs):
     def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> FloatArray:
         """Score every pair by the network's logit."""
         asked, index = asked_pairs(view, questions, self.layer)
-        known, who = labelled(view, self.layer)
+        known, who = labelled(view, self.layer, prior)
         order = np.argsort(who, kind="stable")
         rows, who = torch.from_numpy(known[order]), who[order]
         counts = np.unique(who, return_counts=True)[1]

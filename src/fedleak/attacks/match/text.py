@@ -50,7 +50,7 @@ class MatchText(PairNetwork, SingleLayerAttack):
         if not isinstance(questions, Described):
             raise AttackError("match-text needs questions about updates and text; use it in the game 'cross-modal'")
         about = torch.from_numpy(self._text(prior))
-        known, who = labelled(view, self.layer)
+        known, who = labelled(view, self.layer, prior)
         users = np.unique(who)
         if len(users) < 2:
             raise AttackError("match-text needs labelled updates of at least two users to learn from; hold out more")
