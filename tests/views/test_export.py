@@ -52,7 +52,7 @@ def test_the_folder_shows_the_same_and_holds_only_permitted_files(
     view = View(trace, adversary)
     again = exported(view, tmp_path / "view")
     assert shown(again) == shown(view)
-    permitted = set[str]().union(*(PERMITTED[seen] for seen in adversary.observations))
+    permitted = set[str]().union(*(PERMITTED[seen] for seen in view._observations))
     assert {path.name for path in (tmp_path / "view").iterdir()} == permitted | {"header.json", "log"}
 
 
