@@ -29,7 +29,7 @@ __all__ = [
     "Audit",
 ]
 
-SCHEMA = 2
+SCHEMA = 3
 
 
 class Utility(msgspec.Struct, frozen=True, kw_only=True):
