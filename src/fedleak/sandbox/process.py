@@ -107,7 +107,8 @@ def attack_in_process(
 
     `beside` is a folder on the file system of the trace, below which the view is written for the time of the attack.
     """
-    folder = Path(tempfile.mkdtemp(prefix=".view-", dir=beside))
+    # Resolved: the process that forks the attack may have been started in another folder.
+    folder = Path(tempfile.mkdtemp(prefix=".view-", dir=beside)).resolve()
     try:
         private_folder(folder / SCRATCH)
         renamed, asked = rename(prior, questions)
