@@ -20,7 +20,7 @@ attack = [
   {name = "match-text", layer = "fc"},
 ]
 game = [
-  {name = "match", pairs = 1000},
+  {name = "match", pairs = 20000},
   {name = "cross-modal", learn_from = "everyone"},
 ]
 """
@@ -35,4 +35,4 @@ def test_handwriting_is_matched_with_handwriting_and_with_words_about_it(fedleak
     assert len(scores) == 4
     for score in scores.values():
         assert 0.4 < score.chance < 0.6
-        assert score.low > score.chance, score.verdict
+        assert score.leaks, score.verdict

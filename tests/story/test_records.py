@@ -48,7 +48,7 @@ def test_secrets_are_found_attributed_and_kept_only_in_the_truth(fedleak: Run, p
     distances = [scores["eavesdrop", control, "distance1"] for control in (None, "decoys")]
     assert distances[0]["high"] < distances[0]["chance"] and distances[1]["high"] >= distances[1]["chance"]
     for control in ("decoys", "shuffled-selection", "swapped-secrets"):
-        assert scores["eavesdrop", control, "top1"]["low"] <= scores["eavesdrop", control, "top1"]["chance"]
+        assert not scores["eavesdrop", control, "top1"]["leaks"]
     # The controls trained nothing of their own.
     assert [folder.name for folder in (out / "runs").iterdir()] == ["plain"]
 

@@ -122,7 +122,7 @@ def least_for_answers(counts: Sequence[int], level: float) -> int:
     """The users that are needed if users swap answers, of which each is given by so many: as many in proportion.
 
     >>> least_for_answers([2, 10], 0.95), least_for_answers([1, 9], 0.95), least_for_answers([2, 2], 0.95)
-    (12, 40, 8)
+    (12, 20, 8)
     """
     total = sum(counts)
     for users in range(total, 1000 * total):

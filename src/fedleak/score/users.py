@@ -20,7 +20,7 @@ def tail_of(plan: Plan, played: Sequence[AttackResult], game: Game, adversary: A
     The report picks one attack on a question, so the intervals and the test are corrected for all of them.
     """
     each = game.metrics[0].each_user
-    if each is None:
+    if each is None or game.metrics[0].applies(played) is not True:
         return None
     attacks = sum(asked == game and by.name == adversary.name for _, asked, by in plan.plays)
     return user_tail(played, each, level=plan.audit.level, permutations=plan.audit.permutations, attacks=attacks)

@@ -16,12 +16,13 @@ import numpy.typing as npt
 from fedleak.attacks.features import unit
 from fedleak.core import FloatArray, IntArray
 
-__all__ = ["Joining", "Tried", "alike", "alike_in_size", "agglomerate", "groups", "outcomes", "threshold"]
+__all__ = ["CERTAIN", "Joining", "Tried", "alike", "alike_in_size", "agglomerate", "groups", "outcomes", "threshold"]
 
 Tried: TypeAlias = tuple[float, bool]
 """How similar two groups were, and whether it was right to join them."""
 
 _NEVER = np.float32(-1e9)
+CERTAIN = 1e6  # the similarity of updates that must be one client's: above any threshold
 _WORSE = 3  # how many right joinings a wrong one undoes: it mixes two users up for good
 
 
@@ -44,11 +45,14 @@ def alike_in_size(sizes: IntArray, clients: int) -> FloatArray:
     """(updates, updates): 1 for two of a size that only one client can have, 0 for two of a size that all have.
 
     A client trains on the same number of examples in every round, so two updates of different sizes are never from one
-    client. How many clients have a size shows in how many updates have it: all take part about equally often.
+    client. How many clients have a size shows in how many updates have it: all take part about equally often. Where
+    there are as many sizes as clients, every size is one client's.
     """
     _, place, counts = np.unique(sizes, return_inverse=True, return_counts=True)
     sharing = np.clip(counts * clients / len(sizes), 1, clients)
     rare = 1 - np.log(sharing[place]) / np.log(max(2, clients))
+    if len(counts) >= clients:
+        rare[:] = CERTAIN
     return np.where(place[:, None] == place[None, :], rare[:, None], _NEVER).astype(np.float32)
 
 
@@ -107,7 +111,7 @@ def threshold(tried: Sequence[Tried]) -> float:
     ordered = sorted(tried, reverse=True)
     gains = np.cumsum([1 if right else -_WORSE for _, right in ordered])
     if not len(gains) or gains.max() <= 0:
-        return np.inf
+        return CERTAIN / 2
     last = int(np.flatnonzero(gains == gains.max())[-1])
     here = ordered[last][0]
     after = ordered[last + 1][0] if last + 1 < len(ordered) else 0.0

@@ -106,14 +106,17 @@ class Strong:
             if data.words is not None:
                 similar += alike(data.words.known[own])
             if pretended is not None:
-                similar += alike_in_size(pretended[data.known_who[own]], len(np.unique(data.known_who[own])))
+                same_size = alike_in_size(pretended[data.known_who[own]], len(np.unique(data.known_who[own])))
+                similar += np.minimum(same_size, 1)  # by luck, not because every client has a size of its own
             tried += outcomes(agglomerate(similar, data.known_round[own]), data.known_who[own])
         similar = alike(variation(rows.train[raw], data.who[raw]).whitening(LINKING)(rows.asked))
         if data.words is not None:
             # A client has the same words in every round, so this alone may decide.
             similar += alike(data.words.asked)
         if sizes is not None:
-            similar += alike_in_size(sizes, len(questions.options))
+            # In an open world nobody knows how many clients there are.
+            known = questions.options[-1] != "unseen"
+            similar += alike_in_size(sizes, len(questions.options) if known else len(sizes) + 1)
         return groups(agglomerate(similar, view.updates.round[questions.updates]), len(similar), threshold(tried))
 
     def _trials(self, data: Read) -> list[Trial]:
