@@ -299,6 +299,21 @@ class Forger(Cheat):
         return None
 
 
+class Libraries(Cheat):
+    """Does not cheat: it uses libraries that look around on the machine they run on."""
+
+    name: ClassVar[str] = "libraries"
+
+    def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> FloatArray:
+        from sklearn.cluster import MiniBatchKMeans
+        from threadpoolctl import threadpool_limits
+
+        rows = np.asarray(view.updates.layer(view.layout[-1].name)[questions.updates])
+        with threadpool_limits(1):
+            clusters = MiniBatchKMeans(n_clusters=len(questions.options), n_init=1, random_state=0).fit_predict(rows)
+        return np.eye(len(questions.options), dtype=np.float32)[clusters]
+
+
 class Sleeper(Cheat):
     """Waits for ever."""
 

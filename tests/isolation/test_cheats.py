@@ -197,6 +197,11 @@ def test_a_class_of_the_running_script_runs_here_and_the_result_says_so(run: Run
     assert isolation.endswith("Local is not in a module that can be imported")
 
 
+def test_libraries_that_look_around_work_in_a_confined_process(run: Run) -> None:
+    found = play(run, cheats.Libraries(), Identify(), ANONYMOUS_SERVER)
+    assert (found.claims.sum(axis=1) == 1).all()
+
+
 def test_nothing_is_left_behind(run: Run) -> None:
     score(run, cheats.Clock())
     assert not list(run.folder.glob(".view-*"))

@@ -28,6 +28,11 @@ from fedleak.views.view import View
 __all__ = ["AttackJob", "VIEW", "SCRATCH", "RESULT", "run_job", "message", "installation"]
 
 VIEW, SCRATCH, RESULT = "view", "scratch", "predictions.npy"
+# What numerical libraries read of the system: shared objects, devices, the processor, and where they are loaded.
+_SYSTEM = [
+    *("/usr", "/lib", "/lib64", "/opt/intel", "/etc/ld.so.cache", "/etc/localtime", "/dev/urandom", "/dev/zero"),
+    *("/proc/self/maps", "/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system/cpu"),
+]
 _SPARE = 1 << 30  # bytes beyond the memory for updates: what an attack needs to compute with them
 _LONGEST = 2000  # characters of an error message
 
@@ -92,8 +97,7 @@ def installation() -> list[Path]:
     """Where Python, its packages and the libraries of the system lie: code that every process may read."""
     package = Path(__file__).resolve().parent.parent
     places = [sys.prefix, sys.base_prefix, sys.exec_prefix, *(path for path in sys.path if "site-packages" in path)]
-    system = ["/usr", "/lib", "/lib64", "/opt/intel", "/etc/ld.so.cache", "/etc/localtime", "/dev/urandom", "/dev/zero"]
-    return [package, *(Path(path) for path in dict.fromkeys([*places, *system]))]
+    return [package, *(Path(path) for path in dict.fromkeys([*places, *_SYSTEM]))]
 
 
 class _ByFile(MetaPathFinder):
