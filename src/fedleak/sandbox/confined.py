@@ -31,7 +31,7 @@ VIEW, SCRATCH, RESULT = "view", "scratch", "predictions.npy"
 # What numerical libraries read of the system: shared objects, devices, the processor, and where they are loaded.
 _SYSTEM = [
     *("/usr", "/lib", "/lib64", "/opt/intel", "/etc/ld.so.cache", "/etc/localtime", "/dev/urandom", "/dev/zero"),
-    *("/proc/self/maps", "/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system/cpu"),
+    *("/proc/self/maps", "/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system/cpu", "/sys/fs/cgroup"),
 ]
 _SPARE = 1 << 30  # bytes beyond the memory for updates: what an attack needs to compute with them
 _LONGEST = 2000  # characters of an error message
