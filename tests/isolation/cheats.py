@@ -311,7 +311,7 @@ class Libraries(Cheat):
         rows = np.asarray(view.updates.layer(view.layout[-1].name)[questions.updates])
         with threadpool_limits(1):
             clusters = MiniBatchKMeans(n_clusters=len(questions.options), n_init=1, random_state=0).fit_predict(rows)
-        return np.eye(len(questions.options), dtype=np.float32)[clusters]
+        return np.asarray(np.eye(len(questions.options), dtype=np.float32)[clusters])
 
 
 class Sleeper(Cheat):

@@ -7,7 +7,8 @@ import pytest
 
 from fedleak.plan.read import parse
 from fedleak.population.data_quality import Finding
-from fedleak.score.assemble import RunResult, assemble, label, scored, settings_key
+from fedleak.score.assemble import RunResult, assemble, scored
+from fedleak.score.labels import label, settings_key
 from fedleak.score.score import AttackResult, decide, verdict
 from fedleak.trace.run_facts import RunFacts
 from scored import measure

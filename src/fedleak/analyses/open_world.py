@@ -12,7 +12,7 @@ from fedleak.analyses.analysis import base_game, has_setting
 from fedleak.analyses.curves import Point, format_measured, line
 from fedleak.analyses.sweep_analysis import Subject, SweepAnalysis, Variation
 from fedleak.results.detail import Figure, Series
-from fedleak.score.assemble import label
+from fedleak.score.labels import label
 
 __all__ = ["SeenUsers"]
 

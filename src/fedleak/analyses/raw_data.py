@@ -31,7 +31,7 @@ from fedleak.plan.plan import Plan
 from fedleak.population.prepare import Prepared, prepare, salted_seed
 from fedleak.results.audit import Analysis
 from fedleak.results.detail import Figure
-from fedleak.score.assemble import settings_key
+from fedleak.score.labels import settings_key
 from fedleak.score.score import AttackResult
 from fedleak.trace.files import private_folder, read_whole, write_atomic
 from fedleak.trace.header import Header

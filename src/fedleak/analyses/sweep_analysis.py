@@ -29,7 +29,7 @@ from fedleak.pipeline.stages import Progress
 from fedleak.plan.plan import Plan
 from fedleak.results.audit import Analysis
 from fedleak.results.detail import Figure
-from fedleak.score.assemble import label
+from fedleak.score.labels import label
 from fedleak.score.score import AttackResult, metric_of
 
 __all__ = ["Counts", "Scale", "Subject", "SweepAnalysis", "Variation"]

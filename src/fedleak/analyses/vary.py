@@ -23,7 +23,7 @@ from fedleak.plan.plan import Plan
 from fedleak.population.prepare import prepare
 from fedleak.results.audit import Analysis
 from fedleak.results.detail import Figure, Series
-from fedleak.score.assemble import label
+from fedleak.score.labels import label
 from fedleak.score.score import Measured
 
 __all__ = ["Vary"]

@@ -21,7 +21,7 @@ from fedleak.pipeline.runs import Run, digest, facts, runs
 from fedleak.plan.given import code_of
 from fedleak.sandbox.encode import CannotEncode
 from fedleak.sandbox.process import UNCONFINED, Budget, attack_in_process, rename
-from fedleak.score.assemble import settings_key
+from fedleak.score.labels import settings_key
 from fedleak.score.score import AttackResult
 from fedleak.trace.files import private_folder, read_whole, write_atomic
 from fedleak.trace.prior import Prior

@@ -13,8 +13,9 @@ from fedleak.plan.plan import Plan
 from fedleak.results.audit import Untested
 from fedleak.results.defence_results import Effect
 from fedleak.sandbox.process import UNCONFINED
-from fedleak.score.assemble import RunResult, described, label, settings_key
+from fedleak.score.assemble import RunResult
 from fedleak.score.effects import effect
+from fedleak.score.labels import described, label, settings_key
 
 __all__ = ["collect", "isolation", "open_attacks", "unplayed", "effects"]
 

@@ -13,7 +13,7 @@ from fedleak.pipeline.runs import facts, runs
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import merged, parse
 from fedleak.results.defence_results import Effect, Promised
-from fedleak.score.assemble import described
+from fedleak.score.labels import described
 from fedleak.trace.reader import Trace
 
 __all__ = ["check_defences"]

@@ -16,7 +16,7 @@ from fedleak.pipeline.runs import facts, runs
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import parse
 from fedleak.results.audit import Score
-from fedleak.score.assemble import described, label
+from fedleak.score.labels import described, label
 
 __all__ = ["plan_of", "score_key", "recorded"]
 

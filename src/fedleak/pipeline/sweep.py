@@ -25,7 +25,7 @@ from fedleak.report import results_file
 from fedleak.results.audit import Audit
 from fedleak.results.defence_results import Failure
 from fedleak.sandbox.process import start_zygote
-from fedleak.score.assemble import described
+from fedleak.score.labels import described
 
 __all__ = ["sweep", "over"]
 

@@ -12,17 +12,17 @@ from typing import Any
 
 import msgspec
 
-from fedleak import registry
 from fedleak.core import Capability, Observation
 from fedleak.games.game import Game
-from fedleak.plan.configure import to_dict
 from fedleak.plan.plan import Plan
-from fedleak.results.audit import Audit, GameFigure, GameInfo, NotRun, Score, Threat, Untested, Utility
-from fedleak.results.defence_results import Effect, Promised
+from fedleak.results.audit import Audit, GameFigure, GameInfo, NotRun, Score, Threat, Utility
+from fedleak.results.defence_results import Effect, Promise, Promised
 from fedleak.results.detail import Detail
 from fedleak.score.controls import warnings
-from fedleak.score.score import AttackResult, Measured, measure_all, scores_of, unmeasured
+from fedleak.score.labels import described, label, settings_key
+from fedleak.score.score import AttackResult, Measured, measure_all, scores_of
 from fedleak.score.tradeoff import Price, tradeoffs
+from fedleak.score.untested import missing_strongest, too_little, untested
 from fedleak.score.users import tail_of
 from fedleak.trace.run_facts import RunFacts
 from fedleak.views.adversaries import Adversary
@@ -82,7 +82,7 @@ def assemble(plan: Plan, runs: Sequence[RunResult], seconds: float, effects: Seq
         figures=game_figures(plan, scores),
         effects=list(effects),
         promises=[
-            Promised(defence=given, promises=run.facts[0].promises)
+            Promised(defence=given, promises=weakest_promises(run))
             for run in runs
             if run.control is None and not run.adaptive and (given := described(run.defences)) is not None
         ],
@@ -191,29 +191,6 @@ def game_figures(plan: Plan, scores: Sequence[Score]) -> list[GameFigure]:
     return found
 
 
-def settings_key(attack: Any, game: Any, adversary: Any) -> str:
-    """Names and settings of an attack, its game and its adversary as one string, unique for each combination."""
-    return msgspec.json.encode([to_dict(attack), to_dict(game), adversary.name], order="deterministic").decode()
-
-
-def label(component: Any, others: Sequence[Any]) -> str:
-    """The name of an attack or a game; with the settings that differ where the plan has it more than once."""
-    alike = [to_dict(other) for other in others if other.name == component.name]
-    if len(alike) == 1:
-        return str(component.name)
-    mine = to_dict(component)
-    differing = [key for key in mine if any(other[key] != mine[key] for other in alike)]
-    return f"{component.name} ({', '.join(f'{key}={mine[key]}' for key in differing)})"
-
-
-def described(defences: Sequence[Any]) -> dict[str, Any] | None:
-    """A combination of defences as plain data: the first one's name and settings, others under `also`."""
-    if not defences:
-        return None
-    first, *also = [to_dict(defence) for defence in defences]
-    return {**first, "also": also} if also else first
-
-
 def utility_of(run: RunResult, base: RunResult) -> Utility:
     """Mean over seeds, with the range they span."""
     values = [facts.utility for facts in run.facts]
@@ -247,25 +224,17 @@ def price(run: RunResult) -> Price:
     )
 
 
+def weakest_promises(run: RunResult) -> list[Promise]:
+    """What the defences promise in the seed where it is least: the largest epsilons."""
+    return max((facts.promises for facts in run.facts), key=lambda all_of: sum(p.epsilon or 0.0 for p in all_of))
+
+
 def stated_epsilon(run: RunResult) -> float | None:
     """The epsilon that holds in every seed; None where none is stated, or for records here and for clients there."""
     stated = [[p for p in facts.promises if p.epsilon is not None] for facts in run.facts]
     if not all(stated) or len({p.unit for promises in stated for p in promises}) > 1:
         return None
     return max(min(p.epsilon for p in promises if p.epsilon is not None) for promises in stated)
-
-
-def missing_strongest(plan: Plan) -> dict[tuple[str, str], str]:
-    """The strongest attack of each game, by adversary, where that adversary can run it and the plan does not."""
-    played = {attack.name for attack in plan.attacks}
-    return {
-        (adversary.name, label(game, plan.games)): game.strongest
-        for game in plan.games
-        for adversary in plan.adversaries
-        if game.strongest is not None
-        and game.strongest not in played
-        and not adversary.missing(registry.load("attack", game.strongest))
-    }
 
 
 def threat(adversary: Adversary) -> Threat:
@@ -277,59 +246,6 @@ def threat(adversary: Adversary) -> Threat:
         cannot_see=[describe(observation) for observation in Observation if observation not in adversary.observations],
         capabilities=[describe(power) for power in Capability if power in adversary.capabilities],
     )
-
-
-def untested(plan: Plan) -> list[Untested]:
-    """List what the audit does not cover, so that missing results are not read as safety."""
-    played = {attack.name for attack in plan.attacks}
-    seen_by = {adversary.name for adversary in plan.adversaries}
-    rest = [
-        Untested(what=f"attack {name}", why="not in the plan")
-        for name in registry.names("attack")
-        if name not in played
-    ]
-    rest += [
-        Untested(what=f"adversary {name}", why="not in the plan")
-        for name in registry.names("adversary")
-        if name not in seen_by
-    ]
-    rest += [
-        Untested(what=f"attack {attack.name} as {adversary.name}", why=f"this adversary lacks {missing}")
-        for attack in plan.attacks
-        for adversary in plan.adversaries
-        if (missing := adversary.missing(attack))
-    ]
-    asked = {game.name for game in plan.games}
-    rest += [
-        Untested(what=f"game {name}", why=f"no attack of the plan is for it: {registry.load('game', name).summary}")
-        for name in registry.names("game")
-        if name not in asked
-    ]
-    if len(plan.seeds) < 3:
-        rest.append(Untested(what="variation between runs", why=f"the plan has only {len(plan.seeds)} seed(s)"))
-    if not plan.audit.controls:
-        rest.append(Untested(what="artefacts of the set-up", why="the plan runs no control"))
-    rest.append(
-        Untested(
-            what="questions that no game asks",
-            why="an audit answers only the questions of its games",
-        )
-    )
-    return rest
-
-
-def too_little(plan: Plan, runs: Sequence[RunResult]) -> list[Untested]:
-    """The parts of games that the recorded rounds do not suffice for; each once, with the runs it is missing in."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for run in runs:
-        where = run.control or " and ".join(defence.name for defence in run.defences) or "the undefended run"
-        for attack, game, adversary in plan.plays:
-            played = run.played.get(settings_key(attack, game, adversary), [])
-            for title, why in unmeasured(played, game).items() if len(played) == len(run.facts) else ():
-                found.setdefault((f"game {label(game, plan.games)}, {title}", why), []).append(where)
-    return [
-        Untested(what=f"{what} ({', '.join(dict.fromkeys(where))})", why=why) for (what, why), where in found.items()
-    ]
 
 
 def environment(seconds: float) -> dict[str, str]:

@@ -26,7 +26,7 @@ from fedleak.pipeline.runs import Run, runs
 from fedleak.pipeline.training import train_run
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import parse
-from fedleak.score.assemble import label
+from fedleak.score.labels import label
 from fedleak.score.score import Measured, decide, measure
 from fedleak.testing.contract import ContractBroken
 
