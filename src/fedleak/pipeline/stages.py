@@ -15,7 +15,7 @@ from fedleak.pipeline.training import train_job
 from fedleak.plan.plan import Plan
 from fedleak.report import results_file
 from fedleak.results.audit import Audit
-from fedleak.sandbox.process import start_zygote
+from fedleak.sandbox.process import remove_stale, start_zygote
 from fedleak.score.assemble import assemble
 
 __all__ = ["Progress", "audit", "train", "attack", "score", "report"]
@@ -48,6 +48,8 @@ def attack(plan: Plan, out: Path, progress: Progress, jobs: int | None = None) -
             if run.variant.played
             for number, play in enumerate(run.variant.plays(plan))
         ]
+        for run in runs(plan, out):
+            remove_stale(run.attacked)
         progress.stage(f"Running {len(every)} attacks", len(every))
         processes, workers = share_cores(sum(not done for *_, done in every), jobs)
         todo = [(attack_job, (*serialise_plan(plan), str(out), i, number, workers)) for i, number, _ in every]

@@ -24,7 +24,7 @@ from fedleak.plan.read import merged, parse, toml
 from fedleak.report import results_file
 from fedleak.results.audit import Audit
 from fedleak.results.defence_results import Failure
-from fedleak.sandbox.process import start_zygote
+from fedleak.sandbox.process import remove_stale, start_zygote
 from fedleak.score.labels import described
 
 __all__ = ["sweep", "over"]
@@ -54,6 +54,8 @@ def sweep(plan: Plan, out: Path, progress: Progress, jobs: int | None = None) ->
         )
     every = runs(plan, out)
     with working_in(plan, out):
+        for run in every:
+            remove_stale(run.attacked)
         cells: dict[Path, list[int]] = {}
         for index, run in enumerate(every):
             cells.setdefault(run.folder, []).append(index)

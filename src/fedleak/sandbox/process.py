@@ -39,10 +39,12 @@ __all__ = [
     "Isolated",
     "UNCONFINED",
     "attack_in_process",
+    "remove_stale",
     "rename",
     "start_zygote",
 ]
 
+_PREFIX = ".view-"
 _LONGEST = 1 << 20  # bytes of a message that are looked at
 UNCONFINED = "process"  # of its own, but not confined: this system has no Landlock, or does not let it be used
 
@@ -108,7 +110,7 @@ def attack_in_process(
     `beside` is a folder on the file system of the trace, below which the view is written for the time of the attack.
     """
     # Resolved: the process that forks the attack may have been started in another folder.
-    folder = Path(tempfile.mkdtemp(prefix=".view-", dir=beside)).resolve()
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=beside)).resolve()
     try:
         private_folder(folder / SCRATCH)
         renamed, asked = rename(prior, questions)
@@ -134,6 +136,12 @@ def attack_in_process(
         return Isolated(_read(folder / SCRATCH / RESULT, attack.name), confined, seconds)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def remove_stale(folder: Path) -> None:
+    """Delete the views that a killed process left in a folder which no other process works in."""
+    for left in folder.glob(f"{_PREFIX}*"):
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def rename(prior: Prior, questions: Questions) -> tuple[Prior, Questions]:
