@@ -162,7 +162,7 @@ def measured(
     of the test, if they are not those of the chance level.
     """
     null = np.mean(nulls, axis=0)
-    wide = across_runs(ends, value / largest, [one / largest for one in by_seed])
+    wide = across_runs(ends, value / largest, [one / largest for one in by_seed], level)
 
     def scaled(every: Ends, at: float) -> Interval:
         found = every(at)

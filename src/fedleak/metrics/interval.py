@@ -125,7 +125,7 @@ def resampled(
     return ends
 
 
-def across_runs(ends: Ends, value: float, by_seed: Sequence[float]) -> Ends:
+def across_runs(ends: Ends, value: float, by_seed: Sequence[float], level: float = 0.95) -> Ends:
     """Widen an interval that resamples users by what the seeds show of the variation between runs.
 
     The variances of users and of runs are added. Few runs say little of theirs: it is inflated by runs / (runs - 1),
@@ -135,6 +135,9 @@ def across_runs(ends: Ends, value: float, by_seed: Sequence[float]) -> Ends:
     and say nothing. Resampling two or three runs would show too little: a resample often takes one run twice. Where
     users differ between the seeds their variation is counted twice, so the interval is too wide rather than too narrow.
     One run shows nothing of it, and the interval is of users alone.
+
+    A level above `level` is asked for where several attacks are to be covered at once. How runs vary concerns all of
+    them alike, so only the part of the users is widened for it: t quantiles of two runs would be beyond any score.
     """
     runs = len(by_seed)
     if runs < 2:
@@ -143,17 +146,22 @@ def across_runs(ends: Ends, value: float, by_seed: Sequence[float]) -> Ends:
     if between < 1e-18:
         return ends
 
-    def wider(level: float) -> Interval:
+    def wider(asked: float) -> Interval:
         from scipy import stats  # takes long to import, and games that only declare their metrics do not need it
 
-        found, z = ends(level), float(stats.norm.ppf((1 + level) / 2))
+        found, usual, at = ends(asked), ends(min(asked, level)), min(asked, level)
+        z = float(stats.norm.ppf((1 + at) / 2))
 
-        def half(of_users: float) -> float:
-            variance = (max(0.0, of_users) / z) ** 2 + between
+        def half(of_users: float, usually: float) -> float:
+            variance = (max(0.0, usually) / z) ** 2 + between
             freedom = (runs - 1) * (variance / between) ** 2
-            return max(of_users, float(stats.t.ppf((1 + level) / 2, freedom)) * float(np.sqrt(variance)))
+            both = float(stats.t.ppf((1 + at) / 2, freedom)) ** 2 * variance
+            return max(of_users, float(np.sqrt(both + max(0.0, of_users) ** 2 - max(0.0, usually) ** 2)))
 
-        low, high = value - half(value - found.low), value + half(found.high - value)
+        low, high = (
+            value - half(value - found.low, value - usual.low),
+            value + half(found.high - value, usual.high - value),
+        )
         return Interval(max(0.0, min(found.low, low)), min(1.0, max(found.high, high)))
 
     return wider
