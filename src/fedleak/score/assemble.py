@@ -225,8 +225,19 @@ def price(run: RunResult) -> Price:
 
 
 def weakest_promises(run: RunResult) -> list[Promise]:
-    """What the defences promise in the seed where it is least: the largest epsilons."""
-    return max((facts.promises for facts in run.facts), key=lambda all_of: sum(p.epsilon or 0.0 for p in all_of))
+    """What the defences promise in the seed where it is least: the largest epsilons; canaries were run in the first."""
+    weakest = max((facts.promises for facts in run.facts), key=lambda all_of: sum(p.epsilon or 0.0 for p in all_of))
+    return [
+        msgspec.structs.replace(
+            promise,
+            tested=tested.tested,
+            tested_delta=tested.tested_delta,
+            shown=tested.shown,
+            most=tested.most,
+            contradicted=tested.contradicted,
+        )
+        for promise, tested in zip(weakest, run.facts[0].promises, strict=True)
+    ]
 
 
 def stated_epsilon(run: RunResult) -> float | None:
