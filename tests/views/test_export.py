@@ -79,6 +79,11 @@ def test_snapshots_between_are_not_in_the_folder(trace: Path, tmp_path: Path) ->
     assert stored[row : 3 * row] == bytes(2 * row)
 
 
+def test_sums_of_rounds_do_not_give_the_snapshots_between(trace: Path, tmp_path: Path) -> None:
+    exported(View(trace, SERVER, every=3), tmp_path / "view")
+    assert not (tmp_path / "view" / "aggregates.bin").exists()
+
+
 def test_participation_in_the_wrong_order_cannot_be_put_right(trace: Path, tmp_path: Path) -> None:
     view = View(trace, EAVESDROPPER, shuffled=np.random.default_rng(3))
     again = exported(view, tmp_path / "view")
