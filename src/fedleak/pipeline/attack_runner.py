@@ -164,8 +164,11 @@ def played(run: Run, attack: Attack, game: Game, adversary: Adversary) -> Attack
         raise TraceError(f"attack '{attack.name}' has not run on {run.name}; run `fedleak attack` first")
     given = build_questions(run, game)
     try:
-        kept = np.load(io.BytesIO(read_whole(path)), allow_pickle=False)
+        try:
+            kept = np.load(io.BytesIO(read_whole(path)), allow_pickle=False)
+        except (ValueError, EOFError) as error:  # whose message recommends to load it unsafely
+            raise AttackError("not an array of numbers") from error
         claims = game.check(kept, given.questions, attack.name)
-    except (ValueError, EOFError, AttackError) as error:
+    except AttackError as error:
         raise TraceError(f"{path} is damaged ({error}); delete it and run `fedleak attack` again") from error
     return with_answers(run, claims, game, given)

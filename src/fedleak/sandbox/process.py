@@ -131,7 +131,7 @@ def attack_in_process(
             folder=str(folder), modules=modules, packages=packages, memory=budget.memory, minutes=budget.minutes
         )
         confined, seconds = _converse(attack.name, job, budget, progress)
-        if any(folder.resolve().is_relative_to(place) for place in installation()):
+        if any(folder.is_relative_to(place) for place in installation()):
             confined = ""  # the audit lies among the code that every process may read
         return Isolated(_read(folder / SCRATCH / RESULT, attack.name), confined, seconds)
     finally:
@@ -243,7 +243,7 @@ def _read(path: Path, attack: str) -> Predictions:
         mapped = np.load(path, mmap_mode="r", allow_pickle=False)
         return np.array(mapped)
     except (ValueError, OSError, EOFError) as error:
-        raise AttackError(f"attack '{attack}' left predictions that are no array of numbers ({error})") from error
+        raise AttackError(f"attack '{attack}' left predictions that are no array of numbers") from error
 
 
 @contextmanager

@@ -76,7 +76,10 @@ def null_scores(scores: Sequence[Score], controls: Mapping[str, Sequence[str]]) 
     return [
         score
         for score in scores
-        if score.headline and score.control is not None and score.control in controls.get(score.game, [score.control])
+        if score.headline
+        and score.control is not None
+        and score.control in controls.get(score.game, [score.control])
+        and not (score.leaks is None and score.p is not None)  # too few users for a verdict, and so for a warning
     ]
 
 

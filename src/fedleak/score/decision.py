@@ -33,8 +33,7 @@ def decide(measured: Measured, *, level: float, tried: Sequence[Measured] = (), 
     """Test one attack among all that were `tried` on the question (itself, if none is given), by the same metric.
 
     A leak needs both: a corrected p-value of at most 1 - level, and a value beyond `chance_high`, the upper end of the
-    chance level, which is never below blind guessing. The interval is not asked: it tells how large a leak is, and
-    with two seeds it is too wide to tell whether there is one.
+    chance level, which is never below blind guessing. The interval is not asked: it tells how large a leak is.
     """
     family = list(tried) or [measured]
     beyond = measured.value < measured.chance_high if lower_leaks else measured.value > measured.chance_high
