@@ -129,7 +129,7 @@ def test_a_client_that_diverges_is_named_or_left_out_as_the_plan_says(plan: Path
     plan.write_text(diverging.replace("lr = 1e30", 'lr = 1e30\non_nan = "skip"'))
     done = fedleak("train", plan, "--out", "skip")
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "skip" / "runs" / "plain" / "seed-0" / "trace" / "dropped.jsonl").read_bytes()
+    assert (tmp_path / "skip" / "runs" / "plain" / "seed-0" / "trace" / "notes.jsonl").read_bytes()
 
 
 @pytest.mark.parametrize(

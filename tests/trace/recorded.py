@@ -63,7 +63,7 @@ def record(folder: Path, head: Header, until: int | None = None, per_round: int 
     writer = TraceWriter.open(folder, head)
     if writer.weights is None:
         writer.start(params(head.layout, (), "weights", 0))
-    for number in range(writer.rounds + 1, (until or head.rounds) + 1):
+    for number in range(writer.rounds + 1, (until or head.rounds or 0) + 1):
         writer.append(a_round(head, number, per_round))
     return writer
 

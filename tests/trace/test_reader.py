@@ -114,11 +114,11 @@ def test_garbage_in_the_place_of_any_file_never_passes(whole: Path, expected: li
         ("header.json", lambda data: b"\x89PNG\r\n", r"header\.json is damaged, or Fedleak did not write it"),
         ("header.json", lambda data: data.replace(b"mlp", b"mlq"), r"header\.json is damaged \(checksum\)"),
         ("header.json", lambda data: data.replace(FORMAT.encode(), b"other"), r"'other' file where a 'fedleak-trace'"),
-        ("header.json", lambda data: data.replace(b'"version":1', b'"version":0'), r"does not read"),
+        ("header.json", lambda data: data.replace(b'"version":2', b'"version":1'), r"does not read"),
         (
             "header.json",
-            lambda data: data.replace(b'"version":1', b'"version":2'),
-            r"format version 2; this Fedleak reads up to 1: install a newer Fedleak",
+            lambda data: data.replace(b'"version":2', b'"version":3'),
+            r"format version 3; this Fedleak reads up to 2: install a newer Fedleak",
         ),
     ],
 )

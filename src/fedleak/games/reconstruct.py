@@ -166,9 +166,10 @@ class Reconstruct(BaseGame):
     def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> GameInstance:
         """Draw the victims; the isolated clients, where the run has some."""
         shape = tuple(int(side) for side in trace.header.settings.get("input_shape", ()))
-        if trace.header.task is not Task.CLASSIFY or len(shape) != 3:
+        task = trace.header.task
+        if task is not Task.CLASSIFY or len(shape) != 3:
             raise AttackError(
-                f"{trace.folder}: examples of shape {shape} for the task '{trace.header.task.value}'; images can be "
+                f"{trace.folder}: examples of shape {shape} for the task '{task and task.value}'; images can be "
                 "reconstructed where a model classifies images (channels, height, width)"
             )
         if truth.evidence is None:

@@ -16,7 +16,7 @@ from fedleak.trace.sealed import seal, unseal
 __all__ = ["FORMAT", "VERSION", "Header", "TraceTable", "Per"]
 
 FORMAT = "fedleak-trace"
-VERSION = 1
+VERSION = 2
 
 # Offsets are 64-bit; with this bound on a row, no number of rows that fits on a disk can overflow them.
 _LARGEST_ROW = 1 << 40
@@ -29,7 +29,7 @@ class TraceTable:
     """One append-only file of a trace: rows of one kind, all of one size."""
 
     name: str  # of the file; numbered rather than named by layer, so that no layer name can point elsewhere
-    observation: str  # what its content shows: snapshots, aggregates, client, shadow, size, updates, dropped
+    observation: str  # what its content shows: snapshots, aggregates, client, shadow, size, updates, notes
     per: Per  # one row for every model (round 0 too), round or client; notes are lines of any length
     row: int  # bytes
 
@@ -52,11 +52,12 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """
 
     fingerprint: str  # of the plan and the seed; a folder is only resumed by the plan that began it
-    rounds: Annotated[int, msgspec.Meta(ge=1)]  # how many the finished run has
-    task: Task
+    # How many the finished run has; None where nobody knew beforehand: the run is over once the trace is closed.
+    rounds: Annotated[int, msgspec.Meta(ge=1)] | None
+    task: Task | None  # None in a recorded run, whose recorder sees arrays only
     model: str
     layout: Layout
-    clients: tuple[str, ...]  # pseudonyms, by client index
+    clients: tuple[str, ...]  # pseudonyms, by client index; those who appear later are in the notes (Trace.open)
     shadow: tuple[int, ...]  # by client index: which candidate's data the adversary put on it; -1 for everyone else's
     settings: Mapping[str, Any] = {}  # of the federation, as every client knows them
     defences: tuple[Mapping[str, Any], ...] = ()
@@ -65,6 +66,10 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     dtype: Literal["float32", "float16"] = "float32"  # of the recorded updates
     holds_updates: bool = True  # False: the channel let only sums through
     mean_changed: bool = False  # a defence changed the mean of a round, or what the server sees of the updates in it
+    origin: Mapping[str, str] = {}  # what another framework trained it: framework, version, strategy; empty: Fedleak
+    buffers: tuple[str, ...] = ()  # layers that are not trained but counted, such as the running mean of BatchNorm
+    unrecorded: tuple[str, ...] = ()  # layers whose updates the recorder left out; they are zeros, and take no space
+    every: Annotated[int, msgspec.Meta(ge=1)] = 1  # updates were recorded in every k-th round; snapshots in all
 
     def __post_init__(self) -> None:
         """Reject what no run can have written; a header may come from anywhere."""
@@ -82,6 +87,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             raise ValueError(f"there is no observation '{min(unknown)}' to hide")
         if any(index < -1 or index >= 1 << 31 for index in self.shadow):
             raise ValueError("a shadow index is out of range")
+        if unknown := {*self.buffers, *self.unrecorded} - {layer.name for layer in self.layout}:
+            raise ValueError(f"there is no layer '{min(unknown)}'")
 
     @property
     def size(self) -> int:
@@ -108,7 +115,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             TraceTable("client.bin", "client", "client", 4),
             TraceTable("shadow.bin", "shadow", "client", 4),
             TraceTable("size.bin", "size", "client", 4),
-            TraceTable("dropped.jsonl", "dropped", "note", 1),
+            TraceTable("notes.jsonl", "notes", "note", 1),
             *(
                 TraceTable(f"update-{n:03}.bin", "updates", "client", width * layer.size)
                 for n, layer in enumerate(layers)

@@ -19,22 +19,30 @@ import numpy.typing as npt
 from fedleak.core import FloatArray, IntArray, Params
 from fedleak.errors import NotVisible, TraceError
 from fedleak.trace.checksum import Bytes, Checksum, checksum
+from fedleak.trace.closed import Closed
 from fedleak.trace.files import open_regular
 from fedleak.trace.header import Header, TraceTable
 from fedleak.trace.log import Log
 
-__all__ = ["Trace", "Dropped"]
+__all__ = ["Trace", "Dropped", "Joined"]
 
 # Small enough to stay in the CPU cache between reading and verifying, large enough to hide the cost of the calls.
 _BLOCK = 1 << 21
 
 
-class Dropped(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Dropped(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="note", tag="dropped"):
     """A client whose update was dropped from a round, and why."""
 
     round: int
     client: str
     why: str
+
+
+class Joined(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="note", tag="joined"):
+    """A client that appeared after the header was written; its index follows those of all clients before it."""
+
+    round: int
+    client: str
 
 
 class Trace:
@@ -59,6 +67,8 @@ class Trace:
         log = Log.read(folder, header.tables())
         if log.rounds < 0:
             raise TraceError(f"{folder} holds no rounds yet; run `fedleak train` on its plan")
+        if (only is None or "client" in only) and log.notes[-1]:
+            header = _with_late_clients(Trace(folder, header, log, None))
         if only is None:
             return Trace(folder, header, log, only)
         # The checksum of a hidden column of few small numbers is as good as the column: it can be found by brute force.
@@ -76,7 +86,9 @@ class Trace:
 
     @property
     def finished(self) -> bool:
-        """Whether every round of the plan is there."""
+        """Whether every round of the plan is there; of a recorded run: whether its recorder has closed it."""
+        if self.header.rounds is None:
+            return Closed.load(self.folder) is not None
         return self.rounds == self.header.rounds
 
     @property
@@ -133,13 +145,17 @@ class Trace:
 
     def dropped(self) -> Iterator[Dropped]:
         """Every update that the federation dropped."""
-        table = self._table("dropped")
+        return (note for note in self.notes() if isinstance(note, Dropped))
+
+    def notes(self) -> Iterator[Dropped | Joined]:
+        """Everything that is noted of single clients."""
+        table = self._table("notes")
         rest = b""
         for block in self._stream(table, _BLOCK):
             *lines, rest = (rest + block.tobytes()).split(b"\n")
             for line in lines:
                 try:
-                    yield msgspec.json.decode(line, type=Dropped)
+                    yield msgspec.json.decode(line, type=Dropped | Joined)
                 except (msgspec.DecodeError, UnicodeDecodeError) as error:
                     raise TraceError(f"{self.folder / table.name} was not written by Fedleak: {error}") from error
 
@@ -227,6 +243,20 @@ class Trace:
     def _compare(self, table: TraceTable, round_number: int, found: int, expected: int) -> None:
         if found != expected:
             raise TraceError(f"{self.folder / table.name} is damaged in round {round_number} (checksum); {_MEND}")
+
+
+def _with_late_clients(trace: Trace) -> Header:
+    """The header with the clients that appeared after it was written."""
+    header = trace.header
+    late = [note.client for note in trace.notes() if isinstance(note, Joined)]
+    if not late:
+        return header
+    try:
+        return msgspec.structs.replace(
+            header, clients=(*header.clients, *late), shadow=(*header.shadow, *([-1] * len(late)))
+        )
+    except ValueError as error:
+        raise TraceError(f"{trace.folder}: {error}; {_MEND}") from error
 
 
 _MEND = "restore it from a copy, or delete the folder and record the run again"

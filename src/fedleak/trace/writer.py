@@ -18,9 +18,11 @@ import numpy.typing as npt
 from fedleak.core import Params
 from fedleak.errors import TraceError
 from fedleak.trace.checksum import Bytes, checksum
+from fedleak.trace.closed import Closed
 from fedleak.trace.files import open_regular, private_folder
 from fedleak.trace.header import Header, TraceTable
 from fedleak.trace.log import LOG, Commit, Log
+from fedleak.trace.reader import Dropped, Joined, Trace
 
 if TYPE_CHECKING:
     from fedleak.federation.federation import Round
@@ -58,6 +60,10 @@ class TraceWriter:
         # Computed once: recording a round of a small model takes less time than summing its layout.
         self._layers = [(layer.name, layer.size) for layer in header.layout]
         self._shadow = np.array(header.shadow, dtype="<i4")
+        self._clients = list(header.clients)
+        layers = [table.name for table in self._tables if table.observation == "updates"]
+        names = [layer.name for layer in header.layout]
+        self._holes = {file for file, name in zip(layers, names, strict=False) if name in header.unrecorded}
         self._at = at
         # Kept open: reopening them would cost a short round as much as writing them.
         self._files = files
@@ -86,7 +92,11 @@ class TraceWriter:
             _truncate(files[LOG], folder / LOG, log.bytes)
             for table in tables:
                 _truncate(files[table.name], folder / table.name, log.end(table, log.rounds))
-            return TraceWriter(folder, header, _position(folder, header, log), files)
+            Closed.reopen(folder)
+            writer = TraceWriter(folder, header, _position(folder, header, log), files)
+            if log.rounds >= 0:
+                writer._join(Trace.open(folder).header.clients[len(header.clients) :])
+            return writer
         except BaseException:
             _close(files)
             raise
@@ -95,6 +105,11 @@ class TraceWriter:
     def rounds(self) -> int:
         """How many rounds are on disk."""
         return max(self._at.round, 0)
+
+    @property
+    def clients(self) -> tuple[str, ...]:
+        """The pseudonyms of all clients so far, by index."""
+        return tuple(self._clients)
 
     @property
     def weights(self) -> Params | None:
@@ -110,29 +125,39 @@ class TraceWriter:
         chunks = [_raw(model) if table.per == "model" else nothing for table in self._tables]
         self._commit(0, 0, chunks, model)
 
-    def append(self, record: Round) -> None:
-        """Record a round atomically, or raise an error."""
+    def append(self, record: Round, joined: Sequence[str] = ()) -> None:
+        """Record a round atomically, or raise an error; `joined` are clients that the trace does not know yet."""
         if self._at.round < 0 or record.number != self._at.round + 1:
             raise ValueError(f"round {record.number} cannot follow round {self._at.round}")
         clients = np.asarray(record.clients)
-        if len(clients) and not 0 <= clients.min() <= clients.max() < len(self.header.clients):
-            raise ValueError(f"round {record.number} names a client that the header does not have")
+        if len(clients) and not 0 <= clients.min() <= clients.max() < len(self._clients) + len(joined):
+            raise ValueError(f"round {record.number} names a client that the trace does not have")
+        if len({*self._clients, *joined}) < len(self._clients) + len(joined):
+            raise ValueError(f"round {record.number}: a client that joins is there already")
         model = self._model(record.weights)
-        dropped = b"".join(
-            msgspec.json.encode({"round": record.number, "client": client, "why": why}) + b"\n"
-            for client, why in record.dropped
-        )
+        notes: list[Joined | Dropped] = [Joined(record.number, client) for client in joined]
+        notes += [Dropped(record.number, client, why) for client, why in record.dropped]
+        shadow = np.append(self._shadow, np.full(len(joined), -1, dtype="<i4"))
         chunks = [
             _raw(model),
             _raw(self._model(record.aggregate)),
             _raw(clients.astype("<i4")),
-            _raw(self._shadow[clients]),
+            _raw(shadow[clients]),
             _raw(np.asarray(record.sizes).astype("<i4")),
-            np.frombuffer(dropped, np.uint8),
+            np.frombuffer(b"".join(msgspec.json.encode(note) + b"\n" for note in notes), np.uint8),
         ]
         if self.header.holds_updates:
             chunks += [_raw(self._updates(record, name, size)) for name, size in self._layers]
         self._commit(record.number, len(clients), chunks, model)
+        self._join(joined)
+
+    def close(self, reason: str = "") -> None:
+        """Say that no round follows, and why, if the run ended early."""
+        Closed(rounds=self.rounds, reason=reason).save(self.folder)
+
+    def _join(self, names: Sequence[str]) -> None:
+        self._clients += names
+        self._shadow = np.append(self._shadow, np.full(len(names), -1, dtype="<i4"))
 
     def _model(self, params: Params) -> npt.NDArray[np.float32]:
         parts = [np.asarray(params[name], dtype="<f4") for name, _ in self._layers]
@@ -166,7 +191,10 @@ class TraceWriter:
         line = np.frombuffer(commit.line(), np.uint8)
         try:
             for table, chunk in zip(self._tables, chunks, strict=True):
-                _write(self._files[table.name], self._end(table), chunk)
+                if table.name in self._holes:  # zeros take no space
+                    os.ftruncate(self._files[table.name], self._end(table) + len(chunk))
+                else:
+                    _write(self._files[table.name], self._end(table), chunk)
             _write(self._files[LOG], self._at.logged, line)
         except OSError as error:
             self._roll_back()

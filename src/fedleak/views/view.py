@@ -102,6 +102,8 @@ class View:
     @property
     def task(self) -> Task:
         """The task that the federation learns."""
+        if self._trace.header.task is None:
+            raise NotVisible("a recorded trace does not say what the federation learns; audit it with a plan")
         return self._trace.header.task
 
     @property
