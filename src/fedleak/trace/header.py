@@ -57,7 +57,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     task: Task | None  # None in a recorded run, whose recorder sees arrays only
     model: str
     layout: Layout
-    clients: tuple[str, ...]  # pseudonyms, by client index; those who appear later are in the notes (Trace.open)
+    clients: tuple[str, ...]  # pseudonyms, by client index; with `rounds` None, more may join (Trace.open)
     shadow: tuple[int, ...]  # by client index: which candidate's data the adversary put on it; -1 for everyone else's
     settings: Mapping[str, Any] = {}  # of the federation, as every client knows them
     defences: tuple[Mapping[str, Any], ...] = ()

@@ -67,7 +67,7 @@ class Trace:
         log = Log.read(folder, header.tables())
         if log.rounds < 0:
             raise TraceError(f"{folder} holds no rounds yet; run `fedleak train` on its plan")
-        if (only is None or "client" in only) and log.notes[-1]:
+        if header.rounds is None and (only is None or "client" in only) and log.notes[-1]:
             header = _with_late_clients(Trace(folder, header, log, None))
         if only is None:
             return Trace(folder, header, log, only)

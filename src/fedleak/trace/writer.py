@@ -130,6 +130,8 @@ class TraceWriter:
         if self._at.round < 0 or record.number != self._at.round + 1:
             raise ValueError(f"round {record.number} cannot follow round {self._at.round}")
         clients = np.asarray(record.clients)
+        if joined and self.header.rounds is not None:
+            raise ValueError("no client can join a run whose clients are all in its header")
         if len(clients) and not 0 <= clients.min() <= clients.max() < len(self._clients) + len(joined):
             raise ValueError(f"round {record.number} names a client that the trace does not have")
         if len({*self._clients, *joined}) < len(self._clients) + len(joined):
