@@ -159,6 +159,11 @@ class Game(Protocol):
         """A note that the report shows beside the question; none if empty."""
         ...
 
+    @property
+    def behind_question(self) -> str:
+        """The question where many users are behind one client; empty if the game needs one user per client."""
+        ...
+
     def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> GameInstance:
         """Draw the questions; deterministic given the generator."""
         ...
@@ -203,6 +208,11 @@ class BaseGame:
     @property
     def note(self) -> str:
         """No note."""
+        return ""
+
+    @property
+    def behind_question(self) -> str:
+        """None: an update is that of one user."""
         return ""
 
     def headline(self, scores: Mapping[str, Score]) -> Headline | None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from fedleak.attacks.attack import Attack
 from fedleak.attacks.context import AttackContext
-from fedleak.core import UserId, rng_for
+from fedleak.core import UserId, counted, rng_for
 from fedleak.errors import AttackError, TraceError
 from fedleak.games.game import Game, GameInstance, Predictions
 from fedleak.metrics.permutation import derangement
@@ -56,10 +56,22 @@ def build_questions(run: Run, game: Game) -> GameInstance:
                 f"{run.folder}: control 'decoys' needs decoys, but none were drawn; set decoys = true in [dataset]"
             )
         truth = replace(truth, secrets=truth.decoys)
+    refuse_many_users(truth, game)
     if run.variant.control == "swapped-secrets":
         truth = replace(truth, secrets=exchanged(truth.secrets, rng_for(seed, "another")))
     found: GameInstance = game.ask(trace, truth, Prior.load(run.attacked / "prior"), rng_for(seed, "game", game.name))
     return found
+
+
+def refuse_many_users(truth: Truth, game: Game) -> None:
+    """Reject a game that needs one user per client where clients hold the data of many."""
+    if truth.homes and not game.behind_question:
+        clients = len(set(truth.silos.values()))
+        raise AttackError(
+            f"game '{game.name}' asks whose client sent an update, but {counted(len(truth.homes), 'user')} are behind "
+            f'{counted(clients, "client")}; set unit = "client" in [truth] to ask for clients, or ask for users with '
+            'the game `match` and between = "prior"'
+        )
 
 
 def exchanged(secrets: Mapping[UserId, tuple[str, ...]], rng: np.random.Generator) -> dict[UserId, tuple[str, ...]]:
