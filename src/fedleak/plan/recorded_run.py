@@ -44,7 +44,9 @@ def refuse_untrained(top: Mapping[str, Any], source: str) -> None:
                 f"trains ({', '.join(TRAINING)})"
             )
     if "dataset" in top and "data" in top.get("prior", {}):
-        raise PlanError(f"{source} [prior] data: the plan has a table [dataset], too; prior data comes from one of them")
+        raise PlanError(
+            f"{source} [prior] data: the plan has a table [dataset], too; prior data comes from one of them"
+        )
 
 
 def possible_controls(game: Game) -> tuple[str, ...]:

@@ -77,8 +77,6 @@ class PriorPlan:
         | None
     ) = None
     background: (
-        Annotated[
-            str, Meta(min_length=1, description="`module:callable` -> (x, y) of other users, the auxiliary set")
-        ]
+        Annotated[str, Meta(min_length=1, description="`module:callable` -> (x, y) of other users, the auxiliary set")]
         | None
     ) = None

@@ -31,7 +31,7 @@ class Own:
     target: (
         Annotated[
             str,
-            Meta(description="`module:callable`, called without arguments; `name = \"module:callable\"` is short for it"),
+            Meta(description='`module:callable`, called without arguments; `name = "module:callable"` is short for it'),
         ]
         | None
     ) = None
