@@ -110,6 +110,7 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "image-folder": "fedleak.population.datasets.image_folder:ImageFolder",
         "table": "fedleak.population.datasets.table:TableDataset",
         "text-clients": "fedleak.population.datasets.clients_text:TextClients",
+        "own": "fedleak.population.datasets.own:Own",
     },
     "model": {
         "mlp": "fedleak.federation.models.mlp:Mlp",
