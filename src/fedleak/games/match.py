@@ -181,8 +181,8 @@ class Match(OptionGame):
         if len(drawn.scored) == 0:
             raise AttackError(
                 f"{trace.folder}: no pairs can be drawn of the {len(asked)} users in the questions, because fewer "
-                "than two clients sent updates and hold data of users with prior data; record more rounds, or give prior "
-                "data of more users"
+                "than two clients sent updates and hold data of users with prior data; record more rounds, or "
+                "give prior data of more users"
             )
         user = shadow[drawn.first]
         # In random order: users of one client may follow each other in the prior.

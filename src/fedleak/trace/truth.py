@@ -34,8 +34,8 @@ class Truth:
     decoys: Mapping[UserId, tuple[str, ...]] = field(default_factory=dict)  # records that were planted nowhere
     evidence: Evidence | None = None  # users' data, where images are reconstructed
     # Where a client holds the data of many users, as a hospital does: pseudonym of a client -> its silo, and user ->
-    # the silo that holds the user's data. Such a client is not in `client_user`: no single user is behind it. A silo may
-    # have several clients, one after the other: a client that starts again is a new one.
+    # the silo that holds the user's data. Such a client is not in `client_user`: no single user is behind it. A silo
+    # may have several clients, one after the other: a client that starts again is a new one.
     silos: Mapping[str, str] = field(default_factory=dict)
     homes: Mapping[UserId, str] = field(default_factory=dict)
     # Of all randomness of the run, of the questions about it and of attacks on it; 0: recorded without one.
