@@ -52,12 +52,9 @@ def record(
     `dtype` is how updates are stored; with `every` only those of every k-th round are, with `layers` only those of
     some layers, with `sums` none, only their mean.
     """
-    path = Path(folder).absolute()
-
-    def open_recorder() -> Recorder:
-        return Recorder(path, origin=_origin(strategy), dtype=dtype, every=every, layers=layers, sums=sums)
-
-    recording = Recording(open_recorder)
+    path, origin = Path(folder).absolute(), _origin(strategy)
+    # Without a reference to the strategy: nobody but the user keeps it alive.
+    recording = Recording(lambda: Recorder(path, origin=origin, dtype=dtype, every=every, layers=layers, sums=sums))
     with recording.guarded():
         hooks = _hooks(strategy)
         hooks(strategy, recording).install()
