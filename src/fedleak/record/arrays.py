@@ -79,8 +79,7 @@ class ArrayLayout:
     def holds(self, model: Params, arrays: Arrays) -> bool:
         """Whether arrays are this model, or a part of it, to the last bit."""
         return all(
-            arrays[name].shape == shape
-            and np.array_equal(_bits(model[layer][span]), _bits(arrays[name].reshape(-1)))
+            arrays[name].shape == shape and np.array_equal(_bits(model[layer][span]), _bits(arrays[name].reshape(-1)))
             for name, (layer, span, shape) in self.spans.items()
             if name in arrays
         )

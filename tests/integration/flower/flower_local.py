@@ -1,8 +1,10 @@
-"""A Flower grid that runs ClientApps in this process: real strategies, messages, mods and clients, without a network."""
+# mypy: disallow-subclassing-any=False, warn-return-any=False, disallow-untyped-decorators=False
+"""A Flower grid that runs ClientApps in this process: real strategies, messages, mods and clients."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -15,10 +17,15 @@ from flwr.app.error import Error
 from flwr.clientapp import ClientApp
 from flwr.server.superlink.linkstate.utils import create_message_error_unavailable_res_message
 from flwr.serverapp.grid import Grid
+from flwr.serverapp.strategy import FedAvg
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
+
+from fedleak.record.key import read_key
+from fedleak.record.state import RecorderState
+from fedleak.trace.reader import Trace
 
 TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 
@@ -151,3 +158,37 @@ def model(seed: int = 0) -> dict[str, Any]:
 
 def arrays_of(values: dict[str, Any]) -> ArrayRecord:
     return ArrayRecord({name: Array(np.asarray(value)) for name, value in values.items()})
+
+
+def fedavg(kind: Any = FedAvg, **settings: Any) -> Any:
+    return kind(**{"min_available_nodes": 1, "min_train_nodes": 1, "min_evaluate_nodes": 1, **settings})
+
+
+def opened(folder: Path) -> Trace:
+    trace = Trace.open(folder / "trace")
+    trace.verify()
+    return trace
+
+
+def who(folder: Path) -> dict[str, int]:
+    """The partition of each client, by pseudonym, from the node ids."""
+    by_node = {str(node): partition for partition, node in NODES.items()}
+    return {known.client: by_node[known.node] for known in read_key(folder / "key")}
+
+
+def update_of(trace: Trace, row: int) -> dict[str, Any]:
+    """One recorded update as the arrays that it was made from."""
+    found = {}
+    for layer in trace.header.layout:
+        flat = trace.updates(layer.name)[row]
+        for tensor, shape in layer.tensors:
+            found[f"{layer.name}.{tensor}"] = flat[layer.span(tensor)].reshape(shape)
+    return found
+
+
+def run(strategy: Any, grid: LocalGrid, rounds: int = 2, initial: dict[str, Any] | None = None) -> Any:
+    return strategy.start(grid=grid, initial_arrays=arrays_of(initial or model()), num_rounds=rounds)
+
+
+def state(folder: Path) -> RecorderState:
+    return RecorderState.load(folder)
