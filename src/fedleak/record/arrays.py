@@ -61,23 +61,27 @@ class ArrayLayout:
         """A model of zeros."""
         return {layer.name: np.zeros(layer.size, np.float32) for layer in self.layout}
 
-    def model(self, arrays: Arrays) -> dict[str, FloatArray]:
-        """The arrays of a whole model as flat layers; an error names an array that is missing or does not fit."""
+    def model(self, arrays: Arrays, before: Params | None = None) -> dict[str, FloatArray]:
+        """The arrays of a model as flat layers; an error names an array that does not fit.
+
+        An array that is not there is as it was before: where clients send only some arrays back (adapters, a head), a
+        server that averages what it is sent has no others from then on.
+        """
         found = self.empty()
         for name, (layer, span, shape) in self.spans.items():
-            if name not in arrays:
-                raise TraceError(f"the server sent a model without '{name}', which it sent before")
-            _require_shape(name, arrays[name], shape)
-            found[layer][span] = arrays[name].reshape(-1)
+            if name in arrays:
+                _require_shape(name, arrays[name], shape)
+                found[layer][span] = arrays[name].reshape(-1)
+            elif before is not None:
+                found[layer][span] = before[layer][span]
         return found
 
     def holds(self, model: Params, arrays: Arrays) -> bool:
-        """Whether arrays are this model, to the last bit."""
+        """Whether arrays are this model, or a part of it, to the last bit."""
         return all(
-            name in arrays
-            and arrays[name].shape == shape
-            and np.array_equal(_bits(model[layer][span]), _bits(arrays[name].reshape(-1)))
+            arrays[name].shape == shape and np.array_equal(_bits(model[layer][span]), _bits(arrays[name].reshape(-1)))
             for name, (layer, span, shape) in self.spans.items()
+            if name in arrays
         )
 
     def subtract(self, sent: Params, arrays: Arrays, into: Mapping[str, FloatArray], *, differences: bool) -> None:

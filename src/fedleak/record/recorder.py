@@ -93,7 +93,7 @@ class Recorder:
             self._row, self._scaled = self._arrays.empty(), self._arrays.empty()
         # Usually it is the model that the last round ended with, which need not be copied.
         if self._start is None or not self._arrays.holds(self._start, arrays):
-            self._start = self._arrays.model(arrays)
+            self._start = self._arrays.model(arrays, self._start)
 
     @_guarded
     def received(
@@ -104,7 +104,7 @@ class Recorder:
             raise TraceError("a round ended that began before the recorder was there")
         self._asked += 1
         start, arrays = self._start, self._arrays
-        weights = start if after is None or arrays.holds(start, after) else arrays.model(after)
+        weights = start if after is None or arrays.holds(start, after) else arrays.model(after, start)
         writer = self._opened(replies, start)
         self._jump(writer, start)
         key = self._key
