@@ -195,6 +195,7 @@ class BaseGame:
 
     needs_prior: ClassVar[bool | None] = True
     needs_evidence: ClassVar[bool] = False
+    needs_data: ClassVar[tuple[str, ...]] = ()  # besides examples: attributes, background, images, records, traits
     needs_owners: ClassVar[bool] = True  # False: its answers are in the trace, whoever the users are
     hides_prior: ClassVar[bool] = False  # where the adversary must have no prior data: hide shadow clients if there are
     allows_join: ClassVar[bool] = False
