@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from fedleak.core import Capability, Observation
+from fedleak.core import Capability, Observation, in_unit
 from fedleak.games.game import Game
 from fedleak.plan.plan import Plan
 from fedleak.results.audit import Audit, GameFigure, GameInfo, NotRun, Score, Threat, Utility
@@ -47,7 +47,7 @@ def assemble(plan: Plan, runs: Sequence[RunResult], seconds: float, effects: Seq
     base = runs[0]
     scores, details = scored(plan, runs)
     first = base.facts[0]
-    games = {label(game, plan.games): about(game) for game in plan.games}
+    games = {label(game, plan.games): about(game, plan.truth.unit, first.silos) for game in plan.games}
     missing = missing_strongest(plan)
     return Audit(
         title=plan.title,
@@ -106,7 +106,7 @@ def scored(plan: Plan, runs: Sequence[RunResult]) -> tuple[list[Score], list[Det
         tried.setdefault(one.question, []).append(one.measured)
     for one in every:
         seeds = [each.seed for each in one.played]
-        labels = {**one.labels, "utility": utility_of(one.run, runs[0])}
+        labels = {**one.labels, "utility": utility_of(one.run, runs[0]), "unit": plan.truth.unit}
         found = scores_of(one.measured, one.game, plan.audit.level, seeds, tried[one.question], **labels)
         scores += [limited(score, plan.limits.get(one.game.name, {}), one.run) for score in found.values()]
         null = next(iter(one.measured.values())).null
@@ -161,10 +161,14 @@ def limited(score: Score, limits: Mapping[str, float], run: RunResult) -> Score:
     return msgspec.structs.replace(score, limit=limit, exceeded=limit is not None and score.low > limit)
 
 
-def about(game: Game) -> GameInfo:
-    """The description of a game for the report."""
+def about(game: Game, unit: str = "user", silos: int = 0) -> GameInfo:
+    """The description of a game for the report: what it asks for, where many users are behind one client."""
+    behind = bool(silos) and unit == "user"
+    asked = game.behind_question if behind and game.behind_question else in_unit(game.summary, unit)
+    pooled = "A client stands for all users behind it." if silos and unit == "client" else ""
     return GameInfo(
-        question=f"{game.summary} {game.note}".strip(),
+        question=" ".join(part for part in (asked, in_unit(game.note, unit), pooled) if part),
+        unit=unit,
         controls=list(game.controls),
         metrics=[metric.info for metric in game.metrics],
         multiples=game.multiples,
