@@ -18,6 +18,4 @@ def owners() -> dict[str, list[str]]:
 
 def prior() -> dict[str, tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
     """Older visits of every patient, none of which a hospital trains on."""
-    return {
-        patient(hospital, n): draw(hospital, n, "old") for hospital in range(HOSPITALS) for n in range(PATIENTS)
-    }
+    return {patient(hospital, n): draw(hospital, n, "old") for hospital in range(HOSPITALS) for n in range(PATIENTS)}

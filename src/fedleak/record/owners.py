@@ -29,6 +29,14 @@ class Owners:
     unclaimed: tuple[str, ...] = ()  # clients of the run without an owner
     absent: tuple[str, ...] = ()  # names of clients that never took part
 
+    def candidates(self, unit: str) -> int:
+        """How many users, or clients with all users behind them, can be asked for."""
+        if not self.behind:
+            return len(set(self.users.values()))
+        return len(
+            {user for users in self.behind.values() for user in users} if unit == "user" else {*self.behind.values()}
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Silos:
@@ -45,11 +53,14 @@ class Silos:
 def silos_of(recording: Recording, owners: Owners) -> Silos:
     """Name each silo by the partition of its data, or else by the pseudonym of its first client."""
     names: dict[tuple[UserId, ...], str] = {}
+    first: dict[tuple[UserId, ...], str] = {}
     for client, users in owners.behind.items():
         known = recording.known.get(client)
         names.setdefault(users, known.partition if known is not None and known.partition is not None else client)
-    if len(set(names.values())) < len(names):  # two partitions of one name in the key: pseudonyms are unique
-        names = {users: next(c for c, behind in owners.behind.items() if behind == users) for users in names}
+        first.setdefault(users, client)
+    everyone = {str(user) for users in names for user in users}
+    if len(set(names.values())) < len(names) or everyone & set(names.values()):
+        names = first  # pseudonyms are unique, and nobody's name
     return Silos(
         clients={client: names[users] for client, users in owners.behind.items()},
         homes={user: names[users] for users in names for user in users},

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
@@ -59,9 +57,7 @@ class Own:
 
 def call(target: str) -> Any:
     """What `module:callable` returns; its own errors are reported as errors of the data."""
-    if os.getcwd() not in sys.path:  # last, so that a file lying here cannot stand in for an installed module
-        sys.path.append(os.getcwd())
-    make = registry.resolve(target)
+    make = registry.resolve_own(target)
     if not callable(make):
         raise DataError(f"{target} is not callable; name a function without arguments")
     try:
