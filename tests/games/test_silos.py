@@ -26,7 +26,7 @@ from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth
 from fedleak.views.adversaries import ANONYMOUS_SERVER
 
-GAME = Match(pairs=4000)
+GAME = Match(pairs=1600)
 
 
 def ask(folder: Path, game: Match = GAME, seed: int = 0) -> GameInstance:
@@ -43,7 +43,7 @@ def attacked(folder: Path, game: Match = GAME) -> AttackResult:
 
 
 def decided(folder: Path) -> bool | None:
-    found = measure([attacked(folder)], metric_of(GAME, "ap"), level=0.95, permutations=100)
+    found = measure([attacked(folder)], metric_of(GAME, "ap"), level=0.95, permutations=60)
     return decide(found, level=0.95).leaks
 
 
@@ -110,7 +110,7 @@ def test_a_client_with_few_users_does_not_cost_the_others_theirs() -> None:
 
 @pytest.mark.parametrize("leak", ["nothing", "clusters"])
 def test_nothing_personal_is_seldom_called_a_leak(tmp_path: Path, leak: Leak) -> None:
-    found = [decided(write_silos(tmp_path / str(seed), seed, [8] * 6, leak)) for seed in range(40)]
+    found = [decided(write_silos(tmp_path / str(seed), seed, [5] * 6, leak)) for seed in range(40)]
     # At a rate of 5%, 7 or more of 40 are called a leak in 1 of 300 cases.
     assert None not in found and sum(map(bool, found)) <= 6
 

@@ -6,6 +6,7 @@ import pytest
 
 import silo_app
 from fedleak.api import Result, audit
+from fedleak.core import UserId
 from fedleak.errors import DataError, FedleakError, PlanError
 from fedleak.plan.read import parse
 from fedleak.trace.truth import Truth
@@ -65,7 +66,7 @@ def test_users_are_asked_for_with_clients_permuted(run: Path, tmp_path: Path) ->
     assert game.question.startswith("Does the client that sent this update hold this user's data?")
     truth = Truth.load(next(tmp_path.glob("runs/*/seed-0/truth")))
     assert len(truth.users) == 25 and set(truth.silos.values()) == set("01234")
-    assert truth.homes["p-3-1"] == "3"
+    assert truth.homes[UserId("p-3-1")] == "3"
 
 
 def test_four_clients_get_a_score_and_no_verdict_in_either_unit(
