@@ -227,7 +227,7 @@ def test_what_is_hidden_cannot_be_found_by_its_checksum(trace: Path) -> None:
     behind = View(trace, ANONYMOUS_SERVER)._trace
     assert behind.header.clients == () and behind.header.shadow == ()
     tables = [table.observation for table in behind.header.tables()]
-    for observation in ("client", "size", "dropped"):
+    for observation in ("client", "size", "notes"):
         assert not behind._log.crc[:, tables.index(observation)].any()
     assert View(trace, EAVESDROPPER)._trace.header.clients
 

@@ -23,15 +23,12 @@ from fedleak.trace.files import open_regular, private_folder
 from fedleak.trace.header import Header, TraceTable
 from fedleak.trace.log import LOG, Commit, Log
 from fedleak.trace.reader import Dropped, Joined, Trace
+from fedleak.trace.update_rows import UpdateRows, cannot_write, raw_bytes, write_at
 
 if TYPE_CHECKING:
     from fedleak.federation.federation import Round
 
 __all__ = ["TraceWriter"]
-
-# Bytes per write: given several MiB at once, the kernel allocates larger pieces and takes eight times as long.
-_AT_ONCE = 1 << 20
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +119,18 @@ class TraceWriter:
             raise ValueError("the trace has already started")
         nothing = np.empty(0, np.uint8)
         model = self._model(weights)
-        chunks = [_raw(model) if table.per == "model" else nothing for table in self._tables]
+        chunks = [raw_bytes(model) if table.per == "model" else nothing for table in self._tables]
         self._commit(0, 0, chunks, model)
 
-    def append(self, record: Round, joined: Sequence[str] = ()) -> None:
-        """Record a round atomically, or raise an error; `joined` are clients that the trace does not know yet."""
+    def rows(self) -> UpdateRows:
+        """Begin the next round by its updates, one client at a time; `append` with these rows ends it."""
+        return UpdateRows(self)
+
+    def append(self, record: Round, joined: Sequence[str] = (), rows: UpdateRows | None = None) -> None:
+        """Record a round atomically, or raise an error; `joined` are clients that the trace does not know yet.
+
+        With `rows` its updates are on disk already, in the order of its clients.
+        """
         if self._at.round < 0 or record.number != self._at.round + 1:
             raise ValueError(f"round {record.number} cannot follow round {self._at.round}")
         clients = np.asarray(record.clients)
@@ -141,16 +145,18 @@ class TraceWriter:
         notes += [Dropped(record.number, client, why) for client, why in record.dropped]
         shadow = np.append(self._shadow, np.full(len(joined), -1, dtype="<i4"))
         chunks = [
-            _raw(model),
-            _raw(self._model(record.aggregate)),
-            _raw(clients.astype("<i4")),
-            _raw(shadow[clients]),
-            _raw(np.asarray(record.sizes).astype("<i4")),
+            raw_bytes(model),
+            raw_bytes(self._model(record.aggregate)),
+            raw_bytes(clients.astype("<i4")),
+            raw_bytes(shadow[clients]),
+            raw_bytes(np.asarray(record.sizes).astype("<i4")),
             np.frombuffer(b"".join(msgspec.json.encode(note) + b"\n" for note in notes), np.uint8),
         ]
-        if self.header.holds_updates:
-            chunks += [_raw(self._updates(record, name, size)) for name, size in self._layers]
-        self._commit(record.number, len(clients), chunks, model)
+        if self.header.holds_updates and rows is None:
+            chunks += [raw_bytes(self._updates(record, name, size)) for name, size in self._layers]
+        if rows is not None and rows.count != len(clients):
+            raise ValueError(f"round {record.number} has {len(clients)} clients and {rows.count} updates")
+        self._commit(record.number, len(clients), chunks, model, rows)
         self._join(joined)
 
     def close(self, reason: str = "") -> None:
@@ -172,36 +178,47 @@ class TraceWriter:
         rows = np.asarray(record.updates[layer])
         if rows.shape != (len(record.clients), size):
             raise ValueError(f"updates of layer '{layer}' have shape {rows.shape}")
+        return self._stored(rows, record.number, layer)
+
+    def _stored(self, rows: npt.NDArray[Any], number: int, layer: str) -> npt.NDArray[Any]:
         if self.header.dtype == "float32":
             return rows.astype("<f4", copy=False)
         with np.errstate(over="ignore"):
             half = rows.astype("<f2")
         if np.isinf(half).any() and not np.isinf(rows).any():
             raise TraceError(
-                f"round {record.number}: an update of layer '{layer}' reaches {np.abs(rows).max():.3g}, more than "
+                f"round {number}: an update of layer '{layer}' reaches {np.abs(rows).max():.3g}, more than "
                 f'float16 can hold (65504); set dtype = "float32" in the plan\'s [record] and choose another --out'
             )
         return half
 
-    def _commit(self, number: int, clients: int, chunks: Sequence[Bytes], model: npt.NDArray[np.float32]) -> None:
+    def _commit(
+        self,
+        number: int,
+        clients: int,
+        chunks: Sequence[Bytes],
+        model: npt.NDArray[np.float32],
+        rows: UpdateRows | None = None,
+    ) -> None:
+        tables = self._tables[: len(chunks)]
         commit = Commit(
             round=number,
             clients=self._at.clients + clients,
-            notes=self._at.notes + sum(len(c) for c, t in zip(chunks, self._tables, strict=True) if t.per == "note"),
-            crc=[checksum(chunk) for chunk in chunks],
+            notes=self._at.notes + sum(len(c) for c, t in zip(chunks, tables, strict=True) if t.per == "note"),
+            crc=[*(checksum(chunk) for chunk in chunks), *(rows.checksums() if rows is not None else ())],
         )
         line = np.frombuffer(commit.line(), np.uint8)
         try:
-            for table, chunk in zip(self._tables, chunks, strict=True):
+            for table, chunk in zip(tables, chunks, strict=True):
                 if table.name in self._holes:  # zeros take no space
                     os.ftruncate(self._files[table.name], self._end(table) + len(chunk))
                 else:
-                    _write(self._files[table.name], self._end(table), chunk)
-            _write(self._files[LOG], self._at.logged, line)
+                    write_at(self._files[table.name], self._end(table), chunk)
+            write_at(self._files[LOG], self._at.logged, line)
         except OSError as error:
             self._roll_back()
             needed = sum(map(len, chunks)) + len(line)
-            raise _cannot_write(self.folder, number, needed, error) from error
+            raise cannot_write(self.folder, number, needed, error) from error
         except BaseException:
             self._roll_back()
             raise
@@ -263,17 +280,6 @@ def _truncate(descriptor: int, path: Path, size: int) -> None:
     os.ftruncate(descriptor, size)
 
 
-def _write(descriptor: int, offset: int, chunk: Bytes) -> None:
-    # At an offset rather than at the end: what an interrupted attempt left there is overwritten, not kept.
-    done = 0
-    while done < len(chunk):
-        done += os.pwrite(descriptor, chunk[done : done + _AT_ONCE].data, offset + done)
-
-
-def _raw(values: npt.NDArray[Any]) -> Bytes:
-    return np.ascontiguousarray(values).reshape(-1).view(np.uint8)
-
-
 def _position(folder: Path, header: Header, log: Log) -> _Position:
     if log.rounds < 0:
         return _Position(-1, 0, 0, log.bytes, None)
@@ -284,14 +290,3 @@ def _position(folder: Path, header: Header, log: Log) -> _Position:
     if checksum(data) != log.crc[-1, 0]:
         raise TraceError(f"{folder / table.name} is damaged (checksum); delete {folder} and run again")
     return _Position(log.rounds, int(log.clients[-1]), int(log.notes[-1]), log.bytes, data.view("<f4"))
-
-
-def _cannot_write(folder: Path, number: int, needed: int, error: OSError) -> TraceError:
-    kept = f"The rounds before it are kept: free some space and rerun the same command to resume from round {number}."
-    if error.errno not in _FULL:
-        return TraceError(f"round {number} cannot be written to {folder}: {error.strerror}. {kept}")
-    space = os.statvfs(folder)
-    return TraceError(
-        f"no room for round {number} in {folder}: it needs {needed:,} bytes, "
-        f"{space.f_bavail * space.f_frsize:,} are free ({error.strerror}). {kept}"
-    )

@@ -1,0 +1,1 @@
+"""Record a federation that another framework trains: Flower, NVFlare or pfl."""

@@ -1,0 +1,126 @@
+"""Which of the arrays that a framework sends are weights, and how they make up the layers of a trace."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedleak.core import FloatArray, Layer, Layout, Params
+from fedleak.errors import TraceError
+
+__all__ = ["Arrays", "ArrayLayout"]
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+
+_RUNNING = ("running_mean", "running_var")  # of BatchNorm, as torch calls them
+_UNNAMED = re.compile(r"array-\d+")  # arrays that a framework sends as a plain list
+BUFFERS = ":buffers"  # ends the name of a layer of buffers
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayLayout:
+    """The layers of a recorded model, and where each array lies in them."""
+
+    layout: Layout
+    spans: Mapping[str, tuple[str, slice, tuple[int, ...]]]  # array -> layer, place in its flat vector, shape
+    left_out: Mapping[str, str]  # arrays that are no weights, and why
+
+    @staticmethod
+    def of(arrays: Arrays) -> ArrayLayout:
+        """Layers are modules: `fc1.weight` and `fc1.bias` are tensors of the layer `fc1`."""
+        left_out = {name: why for name, array in arrays.items() if (why := _not_weights(array))}
+        layers: dict[str, list[tuple[str, tuple[int, ...]]]] = {}
+        homes: dict[str, tuple[str, str]] = {}
+        for name, array in arrays.items():
+            if name not in left_out:
+                homes[name] = layer, tensor = _home(name)
+                layers.setdefault(layer, []).append((tensor, tuple(array.shape)))
+        if not layers:
+            why = ", ".join(f"{name}: {why}" for name, why in list(left_out.items())[:3]) or "no arrays were sent"
+            raise TraceError(f"what the server sends holds no weights ({why})")
+        layout = tuple(Layer(name, tuple(tensors)) for name, tensors in layers.items())
+        by_name = {layer.name: layer for layer in layout}
+        spans = {
+            name: (layer, by_name[layer].span(tensor), tuple(arrays[name].shape))
+            for name, (layer, tensor) in homes.items()
+        }
+        return ArrayLayout(layout, spans, left_out)
+
+    @property
+    def buffers(self) -> tuple[str, ...]:
+        """The layers that are not trained."""
+        return tuple(layer.name for layer in self.layout if layer.name.endswith(BUFFERS))
+
+    def empty(self) -> dict[str, FloatArray]:
+        """A model of zeros."""
+        return {layer.name: np.zeros(layer.size, np.float32) for layer in self.layout}
+
+    def model(self, arrays: Arrays) -> dict[str, FloatArray]:
+        """The arrays of a whole model as flat layers; an error names an array that is missing or does not fit."""
+        found = self.empty()
+        for name, (layer, span, shape) in self.spans.items():
+            if name not in arrays:
+                raise TraceError(f"the server sent a model without '{name}', which it sent before")
+            _require_shape(name, arrays[name], shape)
+            found[layer][span] = arrays[name].reshape(-1)
+        return found
+
+    def holds(self, model: Params, arrays: Arrays) -> bool:
+        """Whether arrays are this model, to the last bit."""
+        return all(
+            name in arrays
+            and arrays[name].shape == shape
+            and np.array_equal(_bits(model[layer][span]), _bits(arrays[name].reshape(-1)))
+            for name, (layer, span, shape) in self.spans.items()
+        )
+
+    def subtract(self, sent: Params, arrays: Arrays, into: Mapping[str, FloatArray], *, differences: bool) -> None:
+        """Write what a client changed into `into`; of what it did not send it changed nothing."""
+        for name, (layer, span, shape) in self.spans.items():
+            array = arrays.get(name)
+            if array is None:
+                into[layer][span] = 0
+                continue
+            _require_shape(name, array, shape)
+            if why := _not_weights(array):
+                raise TraceError(f"'{name}' is no longer an array of weights ({why})")
+            if differences:
+                into[layer][span] = array.reshape(-1)
+            else:
+                np.subtract(array.reshape(-1), sent[layer][span], out=into[layer][span], casting="same_kind")
+
+
+def _home(name: str) -> tuple[str, str]:
+    """The layer and the tensor in it that an array is, as models of one's own are divided (federation.models.own)."""
+    owner, _, tensor = name.rpartition(".")
+    if tensor in _RUNNING:
+        return f"{owner or 'model'}{BUFFERS}", tensor
+    if not owner and _UNNAMED.fullmatch(name):
+        return name, "value"
+    return owner or "model", tensor
+
+
+def _not_weights(array: npt.NDArray[Any]) -> str:
+    """Why an array holds no weights; empty if it may."""
+    if math.prod(array.shape) == 0:
+        return "empty"
+    if array.dtype.kind in "iub":
+        return f"{array.dtype.name} values, which are counts or quantised: their difference means nothing"
+    if array.dtype.kind != "f" and array.dtype.name != "bfloat16":
+        return f"values of type {array.dtype.name}"
+    return ""
+
+
+def _require_shape(name: str, array: npt.NDArray[Any], shape: tuple[int, ...]) -> None:
+    if tuple(array.shape) != shape:
+        raise TraceError(f"'{name}' has the shape {tuple(array.shape)}; it was {shape} before")
+
+
+def _bits(values: npt.NDArray[Any]) -> npt.NDArray[np.uint32]:
+    return np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
