@@ -103,9 +103,7 @@ class FedleakRecorder(Postprocessor, TrainingProcessCallback):
     def _take(self, stats: Any, user: UserContext) -> None:
         if self._model is None:
             raise TraceError("the recorder is a postprocessor only; give it to `algorithm.run` as a callback, too")
-        if not isinstance(stats, MappedVectorStatistics) or not isinstance(
-            getattr(stats, "weight", None), (int, float)
-        ):
+        if not isinstance(stats, MappedVectorStatistics) or isinstance(stats, ElementWeightedMappedVectorStatistics):
             raise TraceError(f"statistics of the type {type(stats).__name__} are not one update of a model")
         if not self._replies:
             # A user's training leaves the model as it was sent to that user.
