@@ -42,7 +42,8 @@ from fedleak.population.population import Examples
 from fedleak.trace.checksum import checksum
 from fedleak.trace.header import Header
 from fedleak.trace.reader import Trace
-from fedleak.trace.update_rows import _AT_ONCE, TraceWriter
+from fedleak.trace.update_rows import _AT_ONCE
+from fedleak.trace.writer import TraceWriter
 
 CLIENTS, PER_ROUND, EXAMPLES, BATCH = 100, 20, 40, 10
 COST_LIMIT, SPEED_LIMIT = 1.10, 0.5
