@@ -47,6 +47,7 @@ def train(model: nn.Module, x: npt.NDArray[np.float32], y: npt.NDArray[np.int64]
     for start in range(0, len(x), 20):
         optimiser.zero_grad()
         batch = slice(start, start + 20)
-        nn.functional.cross_entropy(model(torch.from_numpy(x[batch])), torch.from_numpy(y[batch])).backward()
+        loss = nn.functional.cross_entropy(model(torch.from_numpy(x[batch])), torch.from_numpy(y[batch]))
+        loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
     return len(x)
