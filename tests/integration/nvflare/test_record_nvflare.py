@@ -140,12 +140,15 @@ def test_a_killed_server_keeps_its_finished_rounds_with_the_client_that_failed(t
     for index, size in zip(trace.client, trace.size, strict=True):
         assert size == 10 * int(node[trace.header.clients[index]].removeprefix("site-"))
     for number in (1, 2, 4, 5):
+        sent = trace.snapshot(number - 1)["model"]
         for site, update in updates_by_name(run, number).items():
-            np.testing.assert_array_equal(update["model"], np.full(9, float(site.removeprefix("site-"))))
+            # To the last bit: the client's sum and the difference from it are rounded to float32, as here.
+            returned = sent + np.float32(site.removeprefix("site-"))
+            np.testing.assert_array_equal(update["model"], returned - sent)
         numbers = [int(site.removeprefix("site-")) for site in updates_by_name(run, number)]
         moved = sum(own * own for own in numbers) / sum(numbers)  # weighted by the number of steps
         # Weights reach 20, of which float32 holds the sixth decimal.
-        change = trace.snapshot(number)["model"] - trace.snapshot(number - 1)["model"]
+        change = trace.snapshot(number)["model"] - sent
         np.testing.assert_allclose(change, moved, atol=4e-6)
         np.testing.assert_allclose(trace.aggregate(number)["model"], moved, rtol=1e-6)
 
