@@ -24,7 +24,7 @@ def framework_of(path: Path) -> str | None:
 
 
 def installed(framework: str) -> bool:
-    # By distribution, not by import: a folder of tests that has the name of a framework can be imported by that name.
+    # By distribution, not by import: this folder is on the path, and its subfolders have the names of frameworks.
     try:
         importlib.metadata.distribution(DISTRIBUTIONS[framework])
     except importlib.metadata.PackageNotFoundError:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from framework_runs import assert_closed, lost_by_name, updates_by_name
 from nvflare.apis.dxo import DXO, DataKind, MetaKey
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_constant import FLContextKey, ReservedKey
@@ -21,7 +22,6 @@ from nvflare.app_common.app_event_type import AppEventType
 from fedleak.record.nvflare import FedleakRecorder
 from fedleak.record.state import RecorderState
 from fedleak.trace.reader import Trace
-from integration.recorded import assert_closed, lost_by_name, updates_by_name
 
 START = {"fc.weight": np.zeros((2, 3), np.float32), "fc.bias": np.ones(2, np.float32)}
 

@@ -15,10 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-
-from fedleak.record.key import read_key
-from fedleak.trace.reader import Trace
-from integration.recorded import (
+from framework_runs import (
     assert_closed,
     assert_private,
     assert_still_open,
@@ -26,6 +23,9 @@ from integration.recorded import (
     lost_by_name,
     updates_by_name,
 )
+
+from fedleak.record.key import read_key
+from fedleak.trace.reader import Trace
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "nvflare-job"
 SMALL = Path(__file__).parent / "small_job.py"

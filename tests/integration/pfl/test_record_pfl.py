@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from framework_runs import assert_closed, assert_private, assert_still_open, flat, updates_by_name
 from pfl.aggregate.simulate import SimulatedBackend
 from pfl.aggregate.weighting import WeightByDatapoints
 from pfl.algorithm.base import NNAlgorithmParams
@@ -31,7 +32,6 @@ from fedleak.record.key import read_key
 from fedleak.record.pfl import FedleakRecorder
 from fedleak.record.state import RecorderState
 from fedleak.trace.reader import Trace
-from integration.recorded import assert_closed, assert_private, assert_still_open, flat, updates_by_name
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "pfl-run"
 sys.path.insert(0, str(EXAMPLE))
