@@ -13,6 +13,7 @@ server's own input filters made of it: with a privacy filter, the filtered updat
 
 from __future__ import annotations
 
+import importlib.metadata
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -20,7 +21,6 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from nvflare import __version__
 from nvflare.apis.dxo import DataKind, MetaKey, from_shareable
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_component import FLComponent
@@ -106,7 +106,11 @@ class FedleakRecorder(FLComponent):
         self._forget(None)
         self._recorder = Recorder(
             folder,
-            origin={"framework": "nvflare", "version": str(__version__), "job": str(context.get_job_id())},
+            origin={
+                "framework": "nvflare",
+                "version": importlib.metadata.version("nvflare"),
+                "job": str(context.get_job_id()),
+            },
             dtype=self.dtype,
             every=self.every,
             layers=self.layers,
