@@ -7,10 +7,10 @@ together with two users, one of whom is right: a choice between two, where the a
 asked with one user, who is right or not by a coin: then two updates that are asked with the same user come from one
 client, which tells an adversary that cannot link updates that they do.
 
-So what is asked is not what is scored. Asked is a full grid: every drawn anonymous update with every drawn update of
-the other side, both drawn without regard to the answers. Scored is a selection from the grid, half of it matching,
-which the attack never sees. In the selection every update is in as many matching pairs as in others: an attack gains
-nothing by preferring some updates to others.
+So the attack answers more pairs than are scored. It is asked about a full grid: every drawn anonymous update with every
+drawn update of the other side, both drawn without regard to the answers. Only a selection from the grid is scored, half
+of it matching, and the attack never sees which. In the selection every update is in as many matching pairs as in
+others: an attack gains nothing by preferring some updates to others.
 """
 
 from __future__ import annotations
