@@ -99,6 +99,7 @@ class Reconstruct(BaseGame):
         ),
     )
     needs_prior: ClassVar[bool | None] = False
+    hides_prior: ClassVar[bool] = True
     needs_evidence: ClassVar[bool] = True
     allows_join: ClassVar[bool] = True
 
@@ -209,6 +210,7 @@ class Reconstruct(BaseGame):
             prior=prior.take(np.zeros(0, dtype=np.int64)),
             shadow=np.full(len(trace.round), -1, dtype=np.int64),
             everything=True,
+            hidden=np.flatnonzero(np.asarray(trace.shadow) >= 0),
         )
 
     def _judged(self, truth: Truth) -> tuple[str, ...]:

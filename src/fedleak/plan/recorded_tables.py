@@ -1,0 +1,82 @@
+"""The tables of a plan about a run that another framework trained and a recorder wrote down."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Meta
+
+__all__ = ["TracePlan", "TruthPlan", "PriorPlan"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracePlan:
+    """A run that Fedleak did not train but recorded, in Flower, NVFlare or pfl.
+
+    With this table nothing is trained but the auditor's own imitation of the clients, on the recorded models.
+    """
+
+    path: Annotated[str, Meta(min_length=1, description="the folder that a recorder wrote")]
+    shadow_rounds: (
+        Annotated[
+            int,
+            Meta(
+                ge=1,
+                description="in how many rounds the prior data of each candidate is trained; about as many as a client "
+                "takes part in, and at least 4, if absent",
+            ),
+        ]
+        | None
+    ) = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TruthPlan:
+    """Who is who in a recorded run; only for scoring, no attack sees it."""
+
+    owners: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                description="whose client is whose. key: the partition id is the user's name (without `identify`, the "
+                "id of the node); a CSV file with the columns client and user, where client is a pseudonym, a "
+                "partition id or a node id; or `module:callable`, which returns such a dict. Without it only games "
+                "are played that need no user, such as link",
+            ),
+        ]
+        | None
+    ) = None
+    data: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                description="`module:callable` -> {user: (x, y)}: what clients trained on, for games whose answers are "
+                "compared with it (reconstruct, extract)",
+            ),
+        ]
+        | None
+    ) = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriorPlan:
+    """What the adversary already knows about the users of a recorded run."""
+
+    data: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                description="`module:callable` -> {user: (x, y)}, as in `fedleak.ArrayDataset`; with a table [dataset] "
+                "instead, all data of its users",
+            ),
+        ]
+        | None
+    ) = None
+    background: (
+        Annotated[str, Meta(min_length=1, description="`module:callable` -> (x, y) of other users, the auxiliary set")]
+        | None
+    ) = None
