@@ -29,7 +29,14 @@ lr = 0.1
 epochs = 2
 batch = 8
 """
-ATTACKS = '[[attack]]\nname = "reid-strong"\n[[attack]]\nname = "reid-knn"\n'
+ATTACKS = """
+[[attack]]
+name = "reid-strong"
+snapshots = 4
+divisions = 2
+[[attack]]
+name = "reid-knn"
+"""
 
 
 def record_run(

@@ -52,7 +52,7 @@ def train(
     order = torch.Generator().manual_seed(seed)
     loss = torch.zeros(())
     for _ in range(epochs):
-        for batch in torch.randperm(len(x), generator=order).split(batch_size):
+        for batch in torch.split(torch.randperm(len(x), generator=order), batch_size):
             optimizer.zero_grad()
             loss = functional.cross_entropy(net(x[batch]), y[batch])
             loss.backward()  # type: ignore[no-untyped-call]

@@ -10,7 +10,7 @@ from fedleak.pipeline.attack_runner import attack_job, is_played
 from fedleak.pipeline.collect import collect, effects, isolation, open_attacks, unplayed
 from fedleak.pipeline.jobs import Progress, run_jobs, serialise_plan, share_cores
 from fedleak.pipeline.output import add_elapsed, analyses, ensure_owned, working_in
-from fedleak.pipeline.overlay import overlay_work
+from fedleak.pipeline.overlay_prepare import overlay_work
 from fedleak.pipeline.runs import facts, runs
 from fedleak.pipeline.training import train_job
 from fedleak.plan.plan import Plan

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fedleak.core import counted
-from fedleak.report.formatting import format_value, interval, picked_interval, run_label
+from fedleak.report.formatting import PLAIN, RECORDED, format_value, interval, picked_interval, run_label
 from fedleak.report.metrics import metric_info, metric_title
 from fedleak.results.audit import Audit, GameInfo, MetricInfo, Score, Threat, Utility
 from fedleak.results.detail import Detail
@@ -129,6 +129,7 @@ def game_summaries(audit: Audit) -> tuple[GameSummary, ...]:
     found: list[GameSummary] = []
     pairs = dict.fromkeys((score.adversary, score.game) for score in audit.scores)
     threats = {threat.name: threat for threat in audit.threats}
+    recorded = "trace" in audit.resolved  # with the defences that it had, if any
     for adversary, game in pairs:
         here = [score for score in audit.scores if (score.adversary, score.game) == (adversary, game)]
         labels = {run_label(score.defence, score.control): score for score in here}
@@ -139,8 +140,8 @@ def game_summaries(audit: Audit) -> tuple[GameSummary, ...]:
         metrics = list(dict.fromkeys(score.metric for score in here))
         runs = (
             RunSummary(
-                label=label,
-                short=_short(labels[label]),
+                label=RECORDED if recorded and label == PLAIN else label,
+                short=RECORDED if recorded and label == PLAIN else _short(labels[label]),
                 key=_letters(position),
                 defended=labels[label].defence is not None,
                 control=labels[label].control,
