@@ -136,11 +136,11 @@ class Deployment:
 
     def run(self, app: Path, *options: str, **config: Any) -> None:
         settings = " ".join(f"{name}={json.dumps(value)}" for name, value in config.items())
-        words = [BIN / "flwr", "run", app, "here", "--run-config", settings, *options]
+        words = [str(BIN / "flwr"), "run", str(app), "here", "--run-config", settings, *options]
         done = subprocess.run(words, env=self.environment, cwd=self.folder, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stdout + done.stderr
 
-    def server_app(self) -> psutil.Process:
+    def server_app(self) -> Any:
         """The process that the ServerApp runs in."""
         children = psutil.Process(self.superlink.pid).children(recursive=True)
         return next(child for child in children if any("flwr-serverapp" in word for word in child.cmdline()))
