@@ -230,8 +230,8 @@ def test_buffers_are_marked_and_counts_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", [np.float16, np.float64])
 def test_other_floats_are_recorded_as_float32(tmp_path: Path, kind: type) -> None:
     recorder = Recorder(tmp_path / "run", origin={"framework": "test"})
-    before = {name: array.astype(kind) for name, array in weights(0).items()}
-    after = {name: array.astype(kind) for name, array in weights(1).items()}
+    before: Arrays = {name: array.astype(kind) for name, array in weights(0).items()}
+    after: Arrays = {name: array.astype(kind) for name, array in weights(1).items()}
     recorder.sent(before)
     recorder.received([Reply(client="a", arrays=after, examples=1)], after=after)
     recorder.close()

@@ -72,3 +72,13 @@ def test_the_interval_covers_the_truth_everywhere(users: int, seeds: int, skill:
     share = coverage(users, seeds, skill, same=same, audits=600)
     print(f"{users} users, {seeds} seed(s), {'same' if same else 'other'} users, {skill}: {share:.3f}")
     assert share >= 0.90
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("runs", [0.0, 0.25, 0.5, 1.0, 2.0])
+def test_two_seeds_cover_little_less_where_runs_vary_more(runs: float) -> None:
+    for users in (8, 20):
+        for same in (True, False):
+            share = coverage(users, 2, "in the middle", same=same, audits=300, runs=runs)
+            print(f"{users} users, {'same' if same else 'other'} users, runs deviate by {runs:g}: {share:.3f}")
+            assert share >= 0.85

@@ -165,6 +165,11 @@ class Game(Protocol):
         """A note that the report shows beside the question; none if empty."""
         ...
 
+    @property
+    def behind_question(self) -> str:
+        """The question where many users are behind one client; empty if the game needs one user per client."""
+        ...
+
     def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> GameInstance:
         """Draw the questions; deterministic given the generator."""
         ...
@@ -196,6 +201,7 @@ class BaseGame:
 
     needs_prior: ClassVar[bool | None] = True
     needs_evidence: ClassVar[bool] = False
+    needs_data: ClassVar[tuple[str, ...]] = ()  # besides examples: attributes, background, images, records, traits
     needs_owners: ClassVar[bool] = True  # False: its answers are in the trace, whoever the users are
     hides_prior: ClassVar[bool] = False  # where the adversary must have no prior data: hide shadow clients if there are
     allows_join: ClassVar[bool] = False
@@ -211,6 +217,11 @@ class BaseGame:
     @property
     def note(self) -> str:
         """No note."""
+        return ""
+
+    @property
+    def behind_question(self) -> str:
+        """None: an update is that of one user."""
         return ""
 
     def headline(self, scores: Mapping[str, Score]) -> Headline | None:

@@ -66,6 +66,7 @@ class Reconstruct(BaseGame):
     """Ask for images of some victims' data."""
 
     name: ClassVar[str] = "reconstruct"
+    needs_data: ClassVar[tuple[str, ...]] = ("images", "background")
     summary: ClassVar[str] = "What do the images on this client look like?"
     strongest: ClassVar[str | None] = "representatives"
     metrics: ClassVar[tuple[Metric, ...]] = (

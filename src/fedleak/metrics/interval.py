@@ -129,12 +129,12 @@ def across_runs(ends: Ends, value: float, by_seed: Sequence[float], level: float
     """Widen an interval that resamples users by what the seeds show of the variation between runs.
 
     The variances of users and of runs are added. Few runs say little of theirs: it is inflated by runs / (runs - 1),
-    and the quantile is that of a t distribution with the degrees of freedom of the sum (Satterthwaite, 1946). In
-    simulation, 95% intervals of two runs hold in 95% to 99% of cases where users vary as much as runs or more, and in
-    91% where runs vary ten times as much; t intervals of two runs alone, with a quantile of 12.7, would always hold
-    and say nothing. Resampling two or three runs would show too little: a resample often takes one run twice. Where
-    users differ between the seeds their variation is counted twice, so the interval is too wide rather than too narrow.
-    One run shows nothing of it, and the interval is of users alone.
+    and the quantile is that of a t distribution with the degrees of freedom of the sum (Satterthwaite, 1946). How often
+    such intervals hold is simulated (tests/score/test_coverage.py): of two runs that differ much, in about 90% of
+    cases. t intervals of two runs alone, with a quantile of 12.7, would always hold and say nothing. Resampling two or
+    three runs would show too little: a resample often takes one run twice. Where users differ between the seeds their
+    variation is counted twice, so the interval is too wide rather than too narrow. One run shows nothing of it, and the
+    interval is of users alone.
 
     A level above `level` is asked for where several attacks are to be covered at once. How runs vary concerns all of
     them alike, so only the part of the users is widened for it: t quantiles of two runs would be beyond any score.

@@ -190,7 +190,8 @@ def _facts(run: Run, ready: Overlay, findings: list[Finding]) -> RunFacts:
     return RunFacts(
         fingerprint=run.fingerprint,
         source=users.source,
-        users=len(set(users.client_user.values())),
+        users=len(users.homes) or len(set(users.client_user.values())),
+        silos=users.silos,
         private_examples=sum(owners.values()),
         prior_examples=sum(len(user.examples) for user in users.users),
         test_examples=0,

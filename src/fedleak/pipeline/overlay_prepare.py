@@ -48,7 +48,7 @@ def overlay_work(plan: Plan) -> tuple[str, int]:
     recording = Recording.open(plan.trace.path)
     rounds = recording.trace.rounds
     owners = read_owners(plan, recording)
-    users = 0 if owners is None or not _has_prior(plan) else len(set(owners.users.values()))
+    users = 0 if owners is None or not _has_prior(plan) else owners.candidates(plan.truth.unit)
     if not users or not recording.trace.header.holds_updates:
         return f"Reading {rounds} recorded rounds", rounds
     each = shadow_rounds(plan, recording)
@@ -135,7 +135,9 @@ def _save_truth(plan: Plan, ready: Overlay, folder: Path) -> None:
     }
     Truth(
         users=everyone,
-        client_user={**users.client_user, **shadows},
+        client_user=shadows if users.homes else {**users.client_user, **shadows},
+        silos={client: str(silo) for client, silo in users.client_user.items()} if users.homes else {},
+        homes=users.homes,
         attributes=about,
         secrets={user.id: user.secrets for user in own if user.secrets},
         decoys={user.id: user.decoys for user in own if user.decoys},

@@ -9,6 +9,7 @@ from typing import Any
 from fedleak.core import Task, UserId
 from fedleak.errors import DataError, TraceError
 from fedleak.federation.loss import task_of
+from fedleak.pipeline.silos import cast_silos
 from fedleak.plan.code import is_code
 from fedleak.plan.plan import Plan
 from fedleak.population.background import sample
@@ -28,7 +29,9 @@ class RecordedUsers:
     """The clients of a recorded run that are audited."""
 
     users: tuple[User, ...]  # with their prior data; none where the adversary has none
-    client_user: Mapping[str, UserId]  # of the clients that are kept
+    client_user: Mapping[str, UserId]  # of the clients that are kept; where there are `homes`, the silo of each
+    homes: Mapping[UserId, str]  # where many users are behind one client and asked for: the silo of each
+    silos: int  # clients with several users behind them
     background: Examples | None
     held: Population | None  # what clients trained on, where the auditor knows it
     task: Task | None  # None: there is no data to tell it from
@@ -40,7 +43,8 @@ class RecordedUsers:
     @property
     def everyone(self) -> tuple[UserId, ...]:
         """Every user, candidates first."""
-        return tuple(dict.fromkeys([*(user.id for user in self.users), *self.client_user.values()]))
+        owners = () if self.homes else self.client_user.values()
+        return tuple(dict.fromkeys([*(user.id for user in self.users), *owners]))
 
 
 def read_owners(plan: Plan, recording: Recording) -> Owners | None:
@@ -53,7 +57,7 @@ def read_owners(plan: Plan, recording: Recording) -> Owners | None:
     told = call(named)
     if not isinstance(told, Mapping):
         raise DataError(f"{named} returned {type(told).__name__}; expected a dict {{client: user}}")
-    return owners_of(recording, named, {str(client): str(user) for client, user in told.items()})
+    return owners_of(recording, named, {str(client): users for client, users in told.items()})
 
 
 def recorded_users(plan: Plan, recording: Recording, seed: int) -> RecordedUsers:
@@ -65,12 +69,20 @@ def recorded_users(plan: Plan, recording: Recording, seed: int) -> RecordedUsers
     background = None if plan.prior.background is None else background_of(plan.prior.background)
     if background is None and known is not None:
         background = known.background
-    client_user, users = _cast(recording, owners, known, findings)
+    cast = cast_silos(plan, recording, owners, known, held, findings)
+    known, held = cast.known, cast.held
+    if cast.homes and known is not None and cast.owners is not None:
+        client_user: Mapping[str, UserId] = cast.owners.users
+        users = tuple(user for user in known.users if user.id in cast.homes)
+    else:
+        client_user, users = _cast(recording, cast.owners, known, findings)
     sample_of = _same_kind(known, held, background)
     data = next((one for one in (known, held) if one is not None), None)
     return RecordedUsers(
         users=users,
         client_user=client_user,
+        homes=cast.homes,
+        silos=cast.silos,
         background=None if background is None else sample(background, seed),
         held=held,
         task=data.task if data is not None else None if background is None else task_of(background),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
@@ -42,12 +42,22 @@ class TruthPlan:
                 min_length=1,
                 description="whose client is whose. key: the partition id is the user's name (without `identify`, the "
                 "id of the node); a CSV file with the columns client and user, where client is a pseudonym, a "
-                "partition id or a node id; or `module:callable`, which returns such a dict. Without it only games "
-                "are played that need no user, such as link",
+                "partition id or a node id, and several lines of one client are several users behind it; or "
+                "`module:callable`, which returns such a dict. Without it only games are played that need no "
+                "user, such as link",
             ),
         ]
         | None
     ) = None
+    unit: Annotated[
+        Literal["user", "client"],
+        Meta(
+            description="what games ask for, where the owners name several users of one client (a hospital with its "
+            "patients). client: which client sent an update; it stands for all users behind it, and their prior data "
+            "is its own. user: whether a client holds a user's data, in games that can ask this (match, between = "
+            '"prior"). With one user per client both are the same'
+        ),
+    ] = "user"
     data: (
         Annotated[
             str,

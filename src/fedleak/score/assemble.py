@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from fedleak.core import Capability, Observation
+from fedleak.core import Capability, Observation, in_unit
 from fedleak.games.game import Game
 from fedleak.plan.plan import Plan
 from fedleak.plan.recorded_run import possible_controls
@@ -49,7 +49,7 @@ def assemble(plan: Plan, runs: Sequence[RunResult], seconds: float, effects: Seq
     base = runs[0]
     scores, details = scored(plan, runs)
     first = base.facts[0]
-    games = {label(game, plan.games): about(game, recorded=plan.trace is not None) for game in plan.games}
+    games = {label(game, plan.games): about(game, plan, first.silos) for game in plan.games}
     missing = missing_strongest(plan)
     return Audit(
         title=plan.title,
@@ -95,7 +95,7 @@ def scored(plan: Plan, runs: Sequence[RunResult]) -> tuple[list[Score], list[Det
         tried.setdefault(one.question, []).append(one.measured)
     for one in every:
         seeds = [each.seed for each in one.played]
-        labels = {**one.labels, "utility": utility_of(one.run, runs[0])}
+        labels = {**one.labels, "utility": utility_of(one.run, runs[0]), "unit": plan.truth.unit}
         found = scores_of(one.measured, one.game, plan.audit.level, seeds, tried[one.question], **labels)
         scores += [limited(score, plan.limits.get(one.game.name, {}), one.run) for score in found.values()]
         null = next(iter(one.measured.values())).null
@@ -150,11 +150,15 @@ def limited(score: Score, limits: Mapping[str, float], run: RunResult) -> Score:
     return msgspec.structs.replace(score, limit=limit, exceeded=limit is not None and score.low > limit)
 
 
-def about(game: Game, *, recorded: bool = False) -> GameInfo:
-    """The description of a game for the report."""
+def about(game: Game, plan: Plan | None = None, silos: int = 0) -> GameInfo:
+    """The description of a game for the report: what it asks for, where many users are behind one client."""
+    unit = "user" if plan is None else plan.truth.unit
+    behind = bool(silos) and unit == "user" and game.behind_question
+    pooled = "A client stands for all users behind it." if silos and unit == "client" else ""
     return GameInfo(
-        question=f"{game.summary} {game.note}".strip(),
-        controls=list(possible_controls(game) if recorded else game.controls),
+        question=" ".join(filter(None, (behind or in_unit(game.summary, unit), in_unit(game.note, unit), pooled))),
+        unit=unit,
+        controls=list(game.controls if plan is None or plan.trace is None else possible_controls(game)),
         metrics=[metric.info for metric in game.metrics],
         multiples=game.multiples,
         legend=game.legend,

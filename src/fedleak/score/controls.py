@@ -58,7 +58,7 @@ def detectable(score: Score, tests: int = 1) -> float | None:
     inside = float(stats.norm.isf((1 - score.level) / 2))
     values = np.linspace(score.chance, 1, 2001)
     share = np.sqrt(values * (1 - values))
-    spread = share / np.sqrt(max(1, score.users))
+    spread = share / np.sqrt(max(1, score.clients or score.users))
     own, at = (score.high - score.low) / 2 / inside, np.sqrt(max(0.0, score.value * (1 - score.value)))
     if own > 0 and at > 0:
         spread = np.minimum(spread, own * share / at)
@@ -69,7 +69,7 @@ def detectable(score: Score, tests: int = 1) -> float | None:
         return None
     critical = values[shown.argmax()]
     # Resampling n users understates the spread by a factor of n / (n - 1) in the variance.
-    few = max(2, score.users)
+    few = max(2, score.clients or score.users)
     above = float(stats.t.ppf(POWER, few - 1)) * np.sqrt(few / (few - 1))
     enough = values - above * spread >= critical
     return float(values[enough.argmax()]) if enough.any() else None

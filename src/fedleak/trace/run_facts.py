@@ -22,6 +22,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: str
     source: str
     users: int
+    silos: int = 0  # clients with several users behind them; 0: each client has one user
     private_examples: int
     prior_examples: int
     test_examples: int
