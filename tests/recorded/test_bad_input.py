@@ -17,9 +17,9 @@ REID = '[[attack]]\nname = "reid-knn"\n'
 
 
 @pytest.fixture
-def copied(run: Path, tmp_path: Path) -> Path:
+def copied(small: Path, tmp_path: Path) -> Path:
     """A copy of the recorded run that may be damaged."""
-    return Path(shutil.copytree(run, tmp_path / "run"))
+    return Path(shutil.copytree(small, tmp_path / "run"))
 
 
 def refused(fedleak: Run, text: str, tmp_path: Path) -> str:
@@ -68,14 +68,14 @@ def test_what_is_missing_in_the_plan_is_named(old: str, new: str, said: str) -> 
 
 def test_reconstruction_asks_for_the_data_to_compare_with() -> None:
     with pytest.raises(PlanError, match="compared with the clients' own data"):
-        parse(PLAN + '[[attack]]\nname = "representatives"\n')
+        parse(PLAN + '[audit]\nadversaries = ["server"]\n[[attack]]\nname = "representatives"\n')
 
 
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
         (":Net", ":Wide", "its 'hidden.weight' has the shape (20, 10), recorded 'hidden.weight' (16, 10)"),
-        (":Net", ":Noisy", "'base.weight'"),
+        (":Net", ":Noisy", "its parameter 'norm.weight' (12,) was not recorded"),
         ('"clinic_app.task:Net"', '"mlp"', "does not fit the recorded run"),
         (":Net", ":Nets", "cannot be imported"),
         (":prior", ":renamed", "Give them the same names"),
@@ -86,9 +86,9 @@ def test_reconstruction_asks_for_the_data_to_compare_with() -> None:
     ],
 )
 def test_what_does_not_fit_the_run_is_named(
-    old: str, new: str, said: str, run: Path, fedleak: Run, tmp_path: Path
+    old: str, new: str, said: str, small: Path, fedleak: Run, tmp_path: Path
 ) -> None:
-    assert said in refused(fedleak, PLAN.replace('"run"', f'"{run}"').replace(old, new), tmp_path)
+    assert said in refused(fedleak, PLAN.replace('"run"', f'"{small}"').replace(old, new), tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -97,14 +97,14 @@ def test_what_does_not_fit_the_run_is_named(
         ("user,client\n0,0\n", "the first line must be client,user"),
         ("client,user\nc-00000000,0\n", "is it the file of another run?"),
         ("client,user\n77,0\n78,1\n", "is it the file of another run?"),
-        ("client,user\n0,0\n0,1\n", "has two owners"),
+        ("client,user\n0,0\n0,1\n", "users behind 1 client"),
         ("client,user\n0\n", "row 2: expected a client and a user"),
         ("", "it is 'empty'"),
     ],
 )
-def test_owners_that_make_no_sense_are_refused(rows: str, said: str, run: Path, fedleak: Run, tmp_path: Path) -> None:
+def test_owners_that_make_no_sense_are_refused(rows: str, said: str, small: Path, fedleak: Run, tmp_path: Path) -> None:
     (tmp_path / "owners.csv").write_text(rows)
-    text = PLAN.replace('"run"', f'"{run}"').replace('owners = "key"', 'owners = "owners.csv"')
+    text = PLAN.replace('"run"', f'"{small}"').replace('owners = "key"', 'owners = "owners.csv"')
     assert said in refused(fedleak, text, tmp_path)
 
 

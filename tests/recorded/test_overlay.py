@@ -49,24 +49,24 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("change", ["lr = 1.0", "lr = 0.01", "lr = 0.1\nclip = 0.01"])
-def test_wrong_settings_are_told(change: str, run: Path, tmp_path: Path) -> None:
-    _, findings = prepared(plan_of(run, ("lr = 0.1", change)), tmp_path / "out")
+def test_wrong_settings_are_told(change: str, small: Path, tmp_path: Path) -> None:
+    _, findings = prepared(plan_of(small, ("lr = 0.1", change)), tmp_path / "out")
     found = imitation(findings)
     assert found.action == "warn", found.text
     assert ("much shorter" if change == "lr = 1.0" else "much longer") in found.text or "diverged" in found.text
 
 
-def test_data_of_other_users_is_told_by_the_cosine(run: Path, tmp_path: Path) -> None:
-    right = imitation(prepared(plan_of(run), tmp_path / "right")[1])
+def test_data_of_other_users_is_told_by_the_cosine(small: Path, tmp_path: Path) -> None:
+    right = imitation(prepared(plan_of(small), tmp_path / "right")[1])
     rows = "\n".join(f"{n},{(n + 5) % 12}" for n in range(12))
     (tmp_path / "owners.csv").write_text(f"client,user\n{rows}\n")
-    wrong = imitation(prepared(plan_of(run, ('"key"', f'"{tmp_path / "owners.csv"}"')), tmp_path / "wrong")[1])
+    wrong = imitation(prepared(plan_of(small, ('"key"', f'"{tmp_path / "owners.csv"}"')), tmp_path / "wrong")[1])
     own = [float(one.text.split("own client's update ")[1].split(",")[0]) for one in (right, wrong)]
     assert own[0] > 0.7 > own[1] + 0.2
 
 
 def test_the_users_own_training_imitates_what_no_setting_can(tmp_path: Path) -> None:
-    run = record_run(tmp_path / "run", train=train, rounds=6)  # with momentum
+    run = record_run(tmp_path / "run", train=train, rounds=4)  # with momentum
     ours = plan_of(run, ("lr = 0.1\nepochs = 2\nbatch = 8", 'train = "clinic_app.task:train"'))
     fit = imitation(prepared(ours, tmp_path / "own")[1])
     plain = imitation(prepared(plan_of(run), tmp_path / "plain")[1])
@@ -76,8 +76,8 @@ def test_the_users_own_training_imitates_what_no_setting_can(tmp_path: Path) -> 
     assert content(tmp_path / "own" / "runs/plain/seed-0/trace") == content(again / "trace")
 
 
-def test_a_killed_overlay_goes_on_to_the_same_bytes(run: Path, tmp_path: Path) -> None:
-    plan = plan_of(run)
+def test_a_killed_overlay_goes_on_to_the_same_bytes(small: Path, tmp_path: Path) -> None:
+    plan = plan_of(small)
     whole, _ = prepared(plan, tmp_path / "whole")
     [plain, *_] = runs(plan, tmp_path / "killed")
     child = os.fork()
@@ -86,7 +86,7 @@ def test_a_killed_overlay_goes_on_to_the_same_bytes(run: Path, tmp_path: Path) -
 
         def tick(units: float) -> None:
             done[0] += units
-            if done[0] >= 6:
+            if done[0] >= 3:
                 os.kill(os.getpid(), signal.SIGKILL)
 
         try:
@@ -95,30 +95,27 @@ def test_a_killed_overlay_goes_on_to_the_same_bytes(run: Path, tmp_path: Path) -
             os._exit(0)
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
-    assert facts(plain) is None and Trace.open(plain.folder / "trace").rounds == 6
+    assert facts(plain) is None and Trace.open(plain.folder / "trace").rounds == 3
     train_run(plan, plain, lambda units: None)
     assert content(plain.folder) == content(whole)
 
 
-def test_nobody_without_the_key_can_draw_the_same_numbers(run: Path, tmp_path: Path) -> None:
-    folder, _ = prepared(plan_of(run), tmp_path / "one")
-    (tmp_path / "other").mkdir()
-    other = tmp_path / "other" / "run"
-    other.symlink_to(run)  # the same trace
+def test_nobody_without_the_key_can_draw_the_same_numbers(small: Path, tmp_path: Path) -> None:
+    folder, _ = prepared(plan_of(small), tmp_path / "one")
     copied = tmp_path / "copy"
     copied.mkdir()
     for part in ("trace", "recorder.json"):
-        (copied / part).symlink_to(run / part)
+        (copied / part).symlink_to(small / part)
     (copied / "key").mkdir()
-    (copied / "key" / "clients.jsonl").write_bytes((run / "key" / "clients.jsonl").read_bytes())
+    (copied / "key" / "clients.jsonl").write_bytes((small / "key" / "clients.jsonl").read_bytes())
     (copied / "key" / "salt").write_text("f" * 64)
     again, _ = prepared(plan_of(copied), tmp_path / "two")
     assert Truth.load(folder / "truth").seed != Truth.load(again / "truth").seed
     assert Trace.open(folder / "trace").header.clients != Trace.open(again / "trace").header.clients
 
 
-def test_clients_and_users_without_each_other_are_left_out_and_named(run: Path, tmp_path: Path) -> None:
-    folder, findings = prepared(plan_of(run, (":prior", ":few")), tmp_path / "out")
+def test_clients_and_users_without_each_other_are_left_out_and_named(small: Path, tmp_path: Path) -> None:
+    folder, findings = prepared(plan_of(small, (":prior", ":few")), tmp_path / "out")
     told = [finding.text for finding in findings if finding.kind == "owners"]
     assert any("No prior data of 2 users" in text and "'0', '1'" in text for text in told)
     assert any("2 users without a client" in text and "'12', '13'" in text for text in told)
@@ -127,18 +124,18 @@ def test_clients_and_users_without_each_other_are_left_out_and_named(run: Path, 
     assert set(trace.header.clients) == set(truth.client_user)
 
 
-def test_owners_may_be_a_file_or_a_callable_by_partition_node_or_pseudonym(run: Path, tmp_path: Path) -> None:
-    expected = Truth.load(prepared(plan_of(run), tmp_path / "key")[0] / "truth").client_user
-    lines = [line.split('"') for line in (run / "key" / "clients.jsonl").read_text().splitlines()]
+def test_owners_may_be_a_file_or_a_callable_by_partition_node_or_pseudonym(small: Path, tmp_path: Path) -> None:
+    expected = Truth.load(prepared(plan_of(small), tmp_path / "key")[0] / "truth").client_user
+    lines = [line.split('"') for line in (small / "key" / "clients.jsonl").read_text().splitlines()]
     names = {words[11]: (words[3], words[7], words[11]) for words in lines}  # partition -> client, node, partition
     rows = [f"{names[str(number)][number % 3]},{number}" for number in range(12) if number != 5]
     (tmp_path / "owners.csv").write_text("client,user\n" + "\n".join(rows) + "\n99,99\n")
-    folder, findings = prepared(plan_of(run, ('"key"', f'"{tmp_path / "owners.csv"}"')), tmp_path / "file")
+    folder, findings = prepared(plan_of(small, ('"key"', f'"{tmp_path / "owners.csv"}"')), tmp_path / "file")
     found = Truth.load(folder / "truth").client_user
     assert {c: u for c, u in found.items() if c in {names[p][0] for p in names}}.items() <= expected.items()
     told = " ".join(finding.text for finding in findings)
     assert "1 client without an owner" in told and "1 owner never took part" in told and "'99'" in told
-    called, _ = prepared(plan_of(run, ('"key"', '"clinic_app.audit:owners"')), tmp_path / "callable")
+    called, _ = prepared(plan_of(small, ('"key"', '"clinic_app.audit:owners"')), tmp_path / "callable")
     assert Truth.load(called / "truth").client_user == expected
 
 
