@@ -48,7 +48,7 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $(STAMP)
 
 # What the examples of a framework need besides it.
-ALSO_flower = transformers
+ALSO_flower = transformers psutil
 
 .venv-%/.installed: pyproject.toml constraints-%.txt
 	$(PYTHON) -m venv .venv-$*

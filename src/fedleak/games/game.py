@@ -149,6 +149,7 @@ class Game(Protocol):
     summary: ClassVar[str]  # the question in plain words
     metrics: ClassVar[tuple[Metric, ...]]  # the first is the headline metric, which verdicts are about
     needs_prior: ClassVar[bool | None]  # True: the adversary needs prior data; False: it must have none; None: either
+    needs_owners: ClassVar[bool]  # False: its answers are in the trace, whoever the users are
     needs_evidence: ClassVar[bool]  # whether predictions are scored against users' data, which the truth then stores
     allows_join: ClassVar[bool]  # whether it works in a run with a malicious client
     strongest: ClassVar[str | None]  # the strongest attack, without which no defence is recommended; if there is one

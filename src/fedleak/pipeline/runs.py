@@ -69,9 +69,15 @@ class Variant:
     def plays(self, plan: Plan) -> list[Play]:
         """Every (attack, game, adversary) that runs on it.
 
-        Without shadow clients, knowing the defence makes a difference only to attacks that simulate clients.
+        Without shadow clients, knowing the defence makes a difference only to attacks that simulate clients. Rotated
+        owners are a control only where the answers depend on owners.
         """
-        return [one for one in plan.plays if self.adaptive != "machine" or getattr(one[0], "imitates", False)]
+        owned = self.control == "rotated-owners"
+        return [
+            one
+            for one in plan.plays
+            if (self.adaptive != "machine" or getattr(one[0], "imitates", False)) and (one[1].needs_owners or not owned)
+        ]
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ _NEEDED: Mapping[registry.Kind, tuple[str, ...]] = {
             "metrics",
             "needs_prior",
             "needs_evidence",
+            "needs_owners",
             "allows_join",
             "strongest",
             "multiples",

@@ -56,7 +56,7 @@ def possible_controls(game: Game) -> tuple[str, ...]:
     won whoever the users are.
     """
     others = tuple(name for name in game.controls if name not in ("iid", "fresh-data"))
-    return ("rotated-owners", *others) if "iid" in game.controls and getattr(game, "needs_owners", True) else others
+    return ("rotated-owners", *others) if "iid" in game.controls and game.needs_owners else others
 
 
 def require(
@@ -65,7 +65,7 @@ def require(
     """Reject a game that needs to know more than the plan tells, and say what is missing."""
     known = prior.data is not None or "dataset" in top
     for game in games:
-        if getattr(game, "needs_owners", True) and truth.owners is None:
+        if game.needs_owners and truth.owners is None:
             raise PlanError(
                 f"{source} [truth]: game '{game.name}' asks about users, but the plan does not say whose client is "
                 'whose; add owners = "key", or a CSV file with the columns client and user. Without it, link and '

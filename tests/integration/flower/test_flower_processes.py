@@ -1,5 +1,5 @@
 # ruff: noqa: E402 - without Flower these tests are skipped
-"""Runs of real processes: the example on Ray and on SuperNodes, and processes that are killed with -9 on the way."""
+"""Runs of real processes that are killed with -9 on the way."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 pytestmark = pytest.mark.integration
 pytest.importorskip("flwr")
 pytest.importorskip("ray")
-from flower_processes import Deployment, copy_example, kill_all, rounds, tiny_app, wait
+from flower_processes import Deployment, kill_all, rounds, tiny_app, wait
 
 from fedleak.record.key import read_key
 from fedleak.record.state import RecorderState
@@ -40,21 +40,6 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
         yield found
     finally:
         found.stop()
-
-
-def test_the_example_on_ray(tmp_path: Path) -> None:
-    simulation = Deployment(tmp_path, simulation=True)
-    try:
-        app = copy_example(tmp_path / "app")
-        simulation.run(app, "--federation-config", "num-supernodes=20", **{"num-server-rounds": 3})
-        wait(lambda: closed(tmp_path / "fedleak-run"), 180, "the run is over")
-    finally:
-        simulation.stop()
-    trace = opened(tmp_path / "fedleak-run")
-    assert trace.rounds == 3 and len(trace.client) == 30 and set(trace.size.tolist()) == {40}
-    assert {layer.name for layer in trace.header.layout} == {"fc1", "fc2"}
-    partitions = [known.partition for known in read_key(tmp_path / "fedleak-run" / "key")]
-    assert len(partitions) == len(set(partitions)) and set(partitions) <= {str(n) for n in range(20)}
 
 
 def test_a_killed_supernode_is_lost_and_the_run_goes_on(deployment: Deployment) -> None:
