@@ -147,5 +147,6 @@ def _machine() -> str:
     """What the last digits and the minutes depend on."""
     import torch
 
-    kind = torch.backends.cpu.get_cpu_capability()
-    return f"{os.cpu_count()} cores, {platform.machine()}, {kind}, torch {torch.__version__}"
+    kind, cores = torch.backends.cpu.get_cpu_capability(), os.cpu_count() or 1
+    busy = ", busy" if os.getloadavg()[1] > 1.5 * cores else ""
+    return f"{cores} cores, {platform.machine()}, {kind}, torch {torch.__version__}{busy}"

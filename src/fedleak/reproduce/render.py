@@ -27,17 +27,20 @@ def all_rows(summaries: Mapping[str, Summary]) -> str:
     return "\n".join([*lines, *(_line(row, _of(row, summaries)) for row in ROWS.values())])
 
 
-def _of(row: Row, summaries: Mapping[str, Summary]) -> list[Summary]:
-    return [summary for summary in summaries.values() if summary.row == row.name]
+def _of(row: Row, summaries: Mapping[str, Summary]) -> dict[str, Summary]:
+    return {stem: summary for stem, summary in summaries.items() if summary.row == row.name}
 
 
-def _line(row: Row, summaries: Sequence[Summary]) -> str:
-    shown = deciding(summaries)
+def _line(row: Row, summaries: Mapping[str, Summary]) -> str:
+    chosen = deciding(summaries)
+    shown = list(chosen.values())
+    # Where several decide, their figures may have one name.
+    whose = {stem: f"{stem.partition('-')[2]}: " if len(chosen) > 1 else "" for stem in chosen}
     cells = [
         f"[{row.name}](rows.md#{row.name.lower()})",
         f"[{row.title}]({row.page})",
-        verdict(summaries) or ("not judged" if shown else "not measured"),
-        _joined(f"{s.figures[0].name}: {_value(s.figures[0])}" for s in shown),
+        _verdict(summaries),
+        _joined(f"{whose[stem]}{s.figures[0].name} {_value(s.figures[0])}" for stem, s in chosen.items()),
         row.paper,
         _joined(s.data for s in shown),
         _joined(str(len(s.seeds)) for s in shown),
@@ -45,6 +48,13 @@ def _line(row: Row, summaries: Sequence[Summary]) -> str:
         _joined(_version(s) for s in shown),
     ]
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _verdict(summaries: Mapping[str, Summary]) -> str:
+    """The row's verdict, and what stands beside it with a weaker one."""
+    told = verdict(summaries) or ("not judged" if deciding(summaries) else "not measured")
+    beside = [s.title for s in summaries.values() if not s.decides and s.verdict == "not reproduced" != told]
+    return told + "".join(f"<br>*not reproduced: {title}*" for title in beside)
 
 
 def _joined(texts: Iterator[str]) -> str:
@@ -119,9 +129,9 @@ def row_pages(summaries: Mapping[str, Summary]) -> str:
     """Every row with all its summaries: docs/results/rows.md between its marks."""
     parts = []
     for row in ROWS.values():
-        own = {stem: summary for stem, summary in summaries.items() if summary.row == row.name}
+        own = _of(row, summaries)
         parts.append(f"## {row.name}\n\n{row.title}. [Discussed here]({row.page}). The paper: {row.paper}.")
-        told = verdict(list(own.values())) or "not judged"
+        told = verdict(own) or "not judged"
         parts.append(f"Verdict: **{told}**. Again: `fedleak reproduce {row.name}`.")
         parts += [figures_of(stem, summary) for stem, summary in own.items()]
     return "\n\n".join(parts)
@@ -163,8 +173,8 @@ def list_lines(summaries: Mapping[str, Summary]) -> list[str]:
     """One line per row, and one per summary below it."""
     lines = []
     for row in ROWS.values():
-        own = {stem: summary for stem, summary in summaries.items() if summary.row == row.name}
-        lines.append(f"{row.name:<4} {verdict(list(own.values())) or 'not judged':<15} {row.title}")
+        own = _of(row, summaries)
+        lines.append(f"{row.name:<4} {verdict(own) or 'not judged':<15} {row.title}")
         for stem, summary in own.items():
             minutes = f"{_rounded(summary.minutes)} min" if summary.minutes is not None else "not known"
             state = _version(summary) if summary.fedleak else "not measured"

@@ -112,7 +112,7 @@ _RECORDS = (
         "R4",
         "Insertions, local epochs, clients (Figures 4, 5)",
         "more insertions leak more, local epochs matter little, more clients leak less",
-        "record-level.md#figures-4-and-5-ablations",
+        "record-level.md",
     ),
     Row(
         "R5",
@@ -123,30 +123,30 @@ _RECORDS = (
     ),
 )
 _RECONSTRUCTION = (
-    Row("U1", "Client representatives", "images of a client's digits; no figure", "user-level.md#representatives"),
+    Row("U1", "Client representatives", "images of a client's digits; no figure", "user-level.md"),
     Row(
         "U2",
         "mGAN-AI, passive",
         "the victim's rotation is visible in what the generator draws; inception score 1.42",
-        "user-level.md#reconstruction",
+        "user-level.md",
     ),
     Row(
         "U3",
         "mGAN-AI, active",
         "the best images of all; inception score 1.61",
-        "user-level.md#reconstruction",
+        "user-level.md",
     ),
     Row(
         "U4",
         "Baselines: model inversion, Hitaj's GAN",
         "no victim-specific images; inception score 1.01 and 1.18",
-        "user-level.md#reconstruction",
+        "user-level.md",
     ),
     Row(
         "U5",
         "Inception score (Table IV) and side effect (Figure 10)",
         "real 1.55, passive 1.42, active 1.61, GAN 1.18, MI 1.01; side effect: passive none, active slight, GAN large",
-        "user-level.md#reconstruction",
+        "user-level.md",
     ),
 )
 _LINKING = (
@@ -154,32 +154,32 @@ _LINKING = (
         "L1",
         "Siamese network on representatives",
         "matching accuracy MNIST .925, AT&T .927",
-        "user-level.md#linkability",
+        "user-level.md",
     ),
     Row(
         "L2",
         "Shadow federation for labelled pairs",
         "no client of the target is needed; matching accuracy as in Table III",
-        "user-level.md#linkability",
+        "user-level.md",
     ),
     Row(
         "L3",
         "Algorithm 2: majority vote of three past representatives",
         "precision on adjacent rounds MNIST .995, AT&T .991",
-        "user-level.md#linkability",
+        "user-level.md",
     ),
     Row(
         "L4",
         "Table III, Figure 6: representatives and updates",
         "matching accuracy, representatives / updates: MNIST .925 / .917, AT&T .927 / .905; precision, next round: "
         ".995 / .981, .991 / .943",
-        "user-level.md#linkability",
+        "user-level.md",
     ),
     Row(
         "L5",
         "Linking first, then mGAN-AI",
         "expected to work as with known links; no figure",
-        "user-level.md#reconstruction",
+        "user-level.md",
     ),
     Row(
         "L6",
@@ -217,13 +217,13 @@ def chosen(name: str, summaries: Mapping[str, Summary]) -> dict[str, Summary]:
     )
 
 
-def deciding(summaries: Sequence[Summary]) -> list[Summary]:
+def deciding(summaries: Mapping[str, Summary]) -> dict[str, Summary]:
     """The summaries of a row that decide its verdict: those of today's rules, if there are any."""
-    decides = [summary for summary in summaries if summary.decides and summary.fedleak is not None]
-    return [summary for summary in decides if not summary.older] or decides
+    decides = {stem: one for stem, one in summaries.items() if one.decides and one.fedleak is not None}
+    return {stem: one for stem, one in decides.items() if not one.older} or decides
 
 
-def verdict(summaries: Sequence[Summary]) -> Verdict | None:
+def verdict(summaries: Mapping[str, Summary]) -> Verdict | None:
     """The weakest verdict of those that decide; None where one of them has not been judged."""
-    found = [summary.verdict for summary in deciding(summaries)]
+    found = [summary.verdict for summary in deciding(summaries).values()]
     return next((weakest for weakest in _WEAKEST if weakest in found), None) if None not in found else None
