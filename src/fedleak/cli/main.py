@@ -25,6 +25,8 @@ _VERBS = (
     "list",
     "check",
     "check-defence",
+    "trace",
+    "simulate-like",
     "data",
 )
 

@@ -7,6 +7,7 @@ here is warned of once and closes the trace: the rounds so far stay usable, and 
 from __future__ import annotations
 
 import functools
+import math
 import secrets
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any, Concatenate, Literal, ParamSpec
 
 import numpy as np
+from scipy.linalg.blas import saxpy
 
 from fedleak.core import FloatArray, Params
 from fedleak.errors import FedleakError, TraceError
@@ -25,7 +27,7 @@ from fedleak.record.state import RecorderState, Reply
 from fedleak.trace.files import private_folder
 from fedleak.trace.header import Header
 from fedleak.trace.lock import locked
-from fedleak.trace.update_rows import UpdateRows
+from fedleak.trace.update_rows import BLOCK, UpdateRows
 from fedleak.trace.writer import TraceWriter
 
 __all__ = ["Recorder", "Reply"]
@@ -75,8 +77,6 @@ class Recorder:
         self._arrays: ArrayLayout | None = None
         self._start: dict[str, FloatArray] | None = None  # the model that the clients of this round were sent
         self._recorded: Params | None = None  # the last model in the trace
-        self._row: dict[str, FloatArray] = {}  # one update at a time
-        self._scaled: dict[str, FloatArray] = {}  # the same, times its weight in the mean
         self._asked = 0  # training rounds of the server in this start
         self._writer: TraceWriter | None = None
         self._key: Key | None = None
@@ -90,10 +90,9 @@ class Recorder:
         """The model that a round's clients are sent."""
         if self._arrays is None:
             self._arrays = ArrayLayout.of(arrays)
-            self._row, self._scaled = self._arrays.empty(), self._arrays.empty()
         # Usually it is the model that the last round ended with, which need not be copied.
         if self._start is None or not self._arrays.holds(self._start, arrays):
-            self._start = self._arrays.model(arrays)
+            self._start = self._arrays.model(arrays, self._start)
 
     @_guarded
     def received(
@@ -104,7 +103,7 @@ class Recorder:
             raise TraceError("a round ended that began before the recorder was there")
         self._asked += 1
         start, arrays = self._start, self._arrays
-        weights = start if after is None or arrays.holds(start, after) else arrays.model(after)
+        weights = start if after is None or arrays.holds(start, after) else arrays.model(after, start)
         writer = self._opened(replies, start)
         self._jump(writer, start)
         key = self._key
@@ -124,7 +123,7 @@ class Recorder:
             number=writer.rounds + 1,
             clients=np.array([known[name] for name in present], dtype=np.int64),
             sizes=np.array(sizes, dtype=np.int64),
-            updates={} if rows is not None else {name: values[None][:0] for name, values in self._row.items()},
+            updates={} if rows is not None else {name: values[None][:0] for name, values in start.items()},
             aggregate=mean or {name: weights[name] - start[name] for name in start},
             weights=weights,
             dropped=tuple(dropped),
@@ -145,39 +144,23 @@ class Recorder:
         The mean is empty where there was nothing to add up.
         """
         assert self._arrays is not None
-        counts = [reply.examples or 0 for reply in replies]
-        weighted = all(counts)
-        total = self._arrays.empty()
-        kept: list[int] = []
-        seen: set[str] = set()
         same = rows is not None and self._all_alike(replies, start)
         if same:
             self._note("some rounds show one update for all clients, as secure aggregation does; they are left out")
-        for at, reply in enumerate(replies):
-            if names[at] in seen:
-                dropped.append((names[at], "a second reply of the same client"))
-                continue
-            try:
-                self._arrays.subtract(start, reply.arrays, self._row, differences=reply.differences)
-            except TraceError as error:
-                dropped.append((names[at], str(error)))
-                continue
-            # The sum of squares is finite if and only if every value is, up to 1e19: one pass instead of two.
-            if not np.isfinite(sum(float(np.dot(values, values)) for values in self._row.values())):
-                dropped.append((names[at], "its update is not finite"))
-                continue
-            seen.add(names[at])
-            kept.append(at)
-            share = np.float32(counts[at] if weighted else 1)
-            for name, values in self._row.items():
-                np.multiply(values, share, out=self._scaled[name])
-                total[name] += self._scaled[name]
-            if rows is not None and not same:
-                self._leave_out()
-                rows.add(self._row)
+        counts = [reply.examples or 0 for reply in replies]
+        shares = counts if all(counts) else [1] * len(replies)
+        fitting = self._fitting(replies, names, dropped)
+        kept, total = self._sum(replies, fitting, start, shares, None if same else rows)
+        if not all(_finite(values) for values in total.values()):
+            # One value that is not finite spoils the sum. It is rare, and only then every update is looked at alone.
+            if rows is not None:
+                rows.restart()
+            finite = [at for at in fitting if self._finite_update(replies[at], start)]
+            dropped += [(names[at], "its update is not finite") for at in fitting if at not in finite]
+            kept, total = self._sum(replies, finite, start, shares, None if same else rows)
         if not kept:
             return [], {}
-        divisor = np.float32(sum(counts[at] if weighted else 1 for at in kept))
+        divisor = np.float32(sum(shares[at] for at in kept))
         for values in total.values():
             np.divide(values, divisor, out=values)
         if same:
@@ -185,10 +168,44 @@ class Recorder:
             kept = []
         return kept, total
 
-    def _leave_out(self) -> None:
-        assert self._writer is not None
-        for name in self._writer.header.unrecorded:
-            self._row[name].fill(0)
+    def _fitting(self, replies: Sequence[Reply], names: Sequence[str], dropped: list[tuple[str, str]]) -> list[int]:
+        """The replies that fit the model, one of each client."""
+        assert self._arrays is not None
+        found: list[int] = []
+        for at, reply in enumerate(replies):
+            if any(names[at] == names[other] for other in found):
+                dropped.append((names[at], "a second reply of the same client"))
+                continue
+            try:
+                self._arrays.check(reply.arrays)
+                found.append(at)
+            except TraceError as error:
+                dropped.append((names[at], str(error)))
+        return found
+
+    def _sum(
+        self, replies: Sequence[Reply], kept: list[int], start: Params, shares: Sequence[int], rows: UpdateRows | None
+    ) -> tuple[list[int], dict[str, FloatArray]]:
+        """Add updates up, each times its share, and write them."""
+        assert self._arrays is not None
+        total = self._arrays.empty()
+        sums = [total[layer.name] for layer in self._arrays.layout]
+        for at in kept:
+            first = [BLOCK if rows is None else rows.room(layer) for layer in range(len(sums))]
+            reply = replies[at]
+            for layer, place, block in self._arrays.changes(start, reply.arrays, first, differences=reply.differences):
+                saxpy(block, sums[layer], len(block), float(shares[at]), 0, 1, place, 1)
+                if rows is not None:
+                    rows.write(layer, block)
+            if rows is not None:
+                rows.end()
+        return kept, total
+
+    def _finite_update(self, reply: Reply, start: Params) -> bool:
+        assert self._arrays is not None
+        first = [BLOCK] * len(self._arrays.layout)
+        blocks = self._arrays.changes(start, reply.arrays, first, differences=reply.differences)
+        return all(_finite(block) for _, _, block in blocks)
 
     def _jump(self, writer: TraceWriter, start: Params) -> None:
         """Where clients were sent another model than the last one on record, a round without clients leads there."""
@@ -324,6 +341,11 @@ class Recorder:
 
 class _Elsewhere(TraceError):
     """The folder holds something that this recorder must not touch."""
+
+
+def _finite(values: FloatArray) -> bool:
+    # The sum of squares is finite if and only if every value is, up to 1e19: faster than looking at each.
+    return math.isfinite(np.dot(values, values))
 
 
 def _shuffled(count: int) -> list[int]:
