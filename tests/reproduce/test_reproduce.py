@@ -97,6 +97,10 @@ def test_a_row_is_run_and_written_into_the_folder_of_summaries(fedleak: Run, dat
     scores = json.loads((tmp_path / "out" / "user-level-link-seconds" / "results.json").read_text())["scores"]
     matched = next(s for s in scores if s["metric"] == "matched" and s["control"] is None)
     assert (now.figures[0].value, now.figures[0].low) == (matched["value"], matched["low"])
+    # The same audit, named: nothing is left to do in it, and the summary is the same but for the time.
+    again = fedleak("reproduce", "L4-seconds", "--audit", "out/user-level-link-seconds", "--data", data)
+    assert again.returncode == 0 and "Training 0 federations" in again.stderr
+    assert read(path).figures == now.figures
 
 
 def test_what_it_will_cost_is_said_and_nothing_is_run(fedleak: Run, data: Path, tmp_path: Path) -> None:
@@ -120,6 +124,13 @@ def test_what_it_will_cost_is_said_and_nothing_is_run(fedleak: Run, data: Path, 
 def test_an_unknown_row_is_refused_with_the_nearest_name(name: str, hint: str, fedleak: Run, data: Path) -> None:
     done = fedleak("reproduce", name, "--data", data)
     assert done.returncode == 1 and hint in done.stderr and "Traceback" not in done.stderr
+
+
+def test_the_folder_of_one_audit_is_refused_for_several_plans(fedleak: Run, data: Path, tmp_path: Path) -> None:
+    shutil.copy(folder() / "G2-seconds.json", data / "L4-other.json")
+    (data / "L4-other.json").write_text((data / "L4-other.json").read_text().replace('"G2"', '"L4"'))
+    done = fedleak("reproduce", "L4", "--audit", tmp_path, "--data", data)
+    assert done.returncode == 2 and "L4 has 2" in done.stderr
 
 
 def test_a_row_without_a_summary_is_named(fedleak: Run, data: Path) -> None:

@@ -33,12 +33,26 @@ __all__ = ["command"]
     help="Folder of the audits, one folder per plan; default: fedleak-reproduce.",
 )
 @click.option(
+    "--audit",
+    "audited",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="Folder of an audit of the plan, begun or finished, to use instead of one in --out.",
+)
+@click.option(
     "--data",
     type=click.Path(path_type=Path, file_okay=False),
     help="Folder of the summaries; default: docs/results/data of the source tree.",
 )
 @jobs_option
-def command(name: str | None, listed: bool, dry_run: bool, out: Path, data: Path | None, jobs: int | None) -> None:
+def command(
+    name: str | None,
+    listed: bool,
+    dry_run: bool,
+    out: Path,
+    audited: Path | None,
+    data: Path | None,
+    jobs: int | None,
+) -> None:
     """Run the plans behind NAME, and write their figures into the summaries that the results pages are rendered from.
 
     NAME is a row of the papers (G1 to G10, R1 to R5, U1 to U5, L1 to L6), the name of a summary, a plan behind one, or
@@ -66,17 +80,19 @@ def command(name: str | None, listed: bool, dry_run: bool, out: Path, data: Path
     if dry_run:
         return
     target = data or (where if where.parent.name == "results" else out / "data")
-    run(todo, out, target, jobs)
+    if audited is not None and len(by_plan(todo)) > 1:
+        raise click.UsageError(f"--audit is the folder of one plan, but {name} has {len(by_plan(todo))}; name one.")
+    run(todo, out, target, jobs, audited)
 
 
-def run(todo: Mapping[str, Summary], out: Path, target: Path, jobs: int | None) -> None:
+def run(todo: Mapping[str, Summary], out: Path, target: Path, jobs: int | None, audited: Path | None = None) -> None:
     """Measure plan after plan; what a plan gave is written before the next one begins."""
     # The pipeline is slow to import, and a misspelt name should not wait for it.
     from fedleak.reproduce.measure import measure, moved
 
     for (plan, full), names in by_plan(todo).items():
         click.echo(f"{plan}{' --full' if full else ''}: {', '.join(names)}", err=True)
-        folder = out / (plan.replace("/", "-") + ("-full" if full else ""))
+        folder = audited or out / (plan.replace("/", "-") + ("-full" if full else ""))
         with bar() as progress:
             found = measure({stem: todo[stem] for stem in names}, plan, full, folder, progress, jobs)
         for stem, now in found.items():
