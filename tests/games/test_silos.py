@@ -7,24 +7,21 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from silo_noise import attacked
 from silos import Leak, write_silos
 
-from fedleak import registry
-from fedleak.attacks.context import AttackContext
 from fedleak.core import UserId, rng_for
 from fedleak.errors import AttackError, TraceError
 from fedleak.games.game import GameInstance
 from fedleak.games.identify import Identify
 from fedleak.games.match import Match
 from fedleak.games.pairs import behind_clients
-from fedleak.metrics.attack_result import AttackResult
 from fedleak.pipeline.attack_runner import refuse_many_users
 from fedleak.results.audit import Score
 from fedleak.score.score import decide, measure, measure_all, metric_of, scores_of, verdict
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth
-from fedleak.views.adversaries import ANONYMOUS_SERVER
 
 GAME = Match(pairs=1600)
 
@@ -34,16 +31,8 @@ def ask(folder: Path, game: Match = GAME, seed: int = 0) -> GameInstance:
     return game.ask(trace, truth, prior, rng_for(seed, "game"))
 
 
-def attacked(folder: Path, game: Match = GAME) -> AttackResult:
-    given = ask(folder, game)
-    view, questions = given.look(folder / "trace", ANONYMOUS_SERVER)
-    attack = registry.load("attack", "match-cosine")()
-    claims = attack.run(view, given.prior, questions, AttackContext(rng_for(0, "attack"), memory=100))
-    return AttackResult.of(0, claims, "match", questions.options, 1, given.answers)
-
-
 def decided(folder: Path) -> bool | None:
-    found = measure([attacked(folder)], metric_of(GAME, "ap"), level=0.95, permutations=60)
+    found = measure([attacked(folder, GAME)], metric_of(GAME, "ap"), level=0.95, permutations=60)
     return decide(found, level=0.95).leaks
 
 
@@ -121,7 +110,7 @@ def test_what_users_share_with_the_updates_of_their_client_is_a_leak(tmp_path: P
 
 
 def test_four_clients_are_too_few_however_many_users_they_have(tmp_path: Path) -> None:
-    result = attacked(write_silos(tmp_path, 0, [12] * 4, "shared"))
+    result = attacked(write_silos(tmp_path, 0, [12] * 4, "shared"), GAME)
     found = measure_all([result], GAME, level=0.95, permutations=100)
     decision = decide(found["ap"], level=0.95)
     assert (decision.leaks, found["ap"].users, found["ap"].clients) == (None, 48, 4)
@@ -142,7 +131,7 @@ def test_a_client_that_started_again_is_the_same_silo(tmp_path: Path) -> None:
     Truth(users=truth.users, client_user=truth.client_user, attributes={}, silos=silos, homes=homes).save(
         folder / "truth"
     )
-    found = measure([attacked(folder)], metric_of(GAME, "ap"), level=0.95, permutations=40)
+    found = measure([attacked(folder, GAME)], metric_of(GAME, "ap"), level=0.95, permutations=40)
     assert found.clients == 5
 
 

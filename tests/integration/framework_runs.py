@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +12,8 @@ import numpy.typing as npt
 
 from fedleak.record.key import read_key
 from fedleak.record.state import RecorderState
+from fedleak.report.results_file import read_results
+from fedleak.results.audit import Audit
 from fedleak.trace.closed import Closed
 from fedleak.trace.reader import Trace
 
@@ -66,3 +71,20 @@ def assert_still_open(run: Path, rounds: int) -> None:
     trace = Trace.open(run / "trace")
     trace.verify()
     assert trace.rounds == rounds
+
+
+def audit(example: Path, run: Path, folder: Path) -> Audit:
+    """Audit a recorded run with the plan of its example, by the command that its README gives."""
+    shutil.copytree(example, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(run, folder / "fedleak-run")
+    for arguments in (["trace", "check", "fedleak-run"], ["audit", "audit.toml", "--out", "out", "--jobs", "1"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "fedleak.cli.main", *arguments],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+    return read_results(folder / "out")

@@ -18,6 +18,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A shorter one."""
+    return record_run(tmp_path_factory.mktemp("recorded") / "run", rounds=5, present=8)
+
+
+@pytest.fixture(scope="session")
 def audited(run: Path) -> Result:
     """The audit of that run."""
     out = run.parent / "out"

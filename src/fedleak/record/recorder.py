@@ -7,7 +7,6 @@ here is warned of once and closes the trace: the rounds so far stay usable, and 
 from __future__ import annotations
 
 import functools
-import math
 import secrets
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -16,18 +15,18 @@ from pathlib import Path
 from typing import Any, Concatenate, Literal, ParamSpec
 
 import numpy as np
-from scipy.linalg.blas import saxpy
 
 from fedleak.core import FloatArray, Params
 from fedleak.errors import FedleakError, TraceError
 from fedleak.federation.federation import Round
 from fedleak.record.arrays import ArrayLayout, Arrays
 from fedleak.record.key import Key
+from fedleak.record.round_sum import add_up, all_alike, finite_update, fitting, is_finite
 from fedleak.record.state import RecorderState, Reply
 from fedleak.trace.files import private_folder
 from fedleak.trace.header import Header
 from fedleak.trace.lock import locked
-from fedleak.trace.update_rows import BLOCK, UpdateRows
+from fedleak.trace.update_rows import UpdateRows
 from fedleak.trace.writer import TraceWriter
 
 __all__ = ["Recorder", "Reply"]
@@ -144,20 +143,21 @@ class Recorder:
         The mean is empty where there was nothing to add up.
         """
         assert self._arrays is not None
-        same = rows is not None and self._all_alike(replies, start)
+        same = rows is not None and all_alike(self._arrays, replies, start)
         if same:
             self._note("some rounds show one update for all clients, as secure aggregation does; they are left out")
         counts = [reply.examples or 0 for reply in replies]
         shares = counts if all(counts) else [1] * len(replies)
-        fitting = self._fitting(replies, names, dropped)
-        kept, total = self._sum(replies, fitting, start, shares, None if same else rows)
-        if not all(_finite(values) for values in total.values()):
+        kept = fitting(self._arrays, replies, names, dropped)
+        total = add_up(self._arrays, replies, kept, start, shares, None if same else rows)
+        if not all(is_finite(values) for values in total.values()):
             # One value that is not finite spoils the sum. It is rare, and only then every update is looked at alone.
             if rows is not None:
                 rows.restart()
-            finite = [at for at in fitting if self._finite_update(replies[at], start)]
-            dropped += [(names[at], "its update is not finite") for at in fitting if at not in finite]
-            kept, total = self._sum(replies, finite, start, shares, None if same else rows)
+            finite = [at for at in kept if finite_update(self._arrays, replies[at], start)]
+            dropped += [(names[at], "its update is not finite") for at in kept if at not in finite]
+            kept = finite
+            total = add_up(self._arrays, replies, kept, start, shares, None if same else rows)
         if not kept:
             return [], {}
         divisor = np.float32(sum(shares[at] for at in kept))
@@ -167,45 +167,6 @@ class Recorder:
             dropped += [(names[at], "the same update as every other client: secure aggregation") for at in kept]
             kept = []
         return kept, total
-
-    def _fitting(self, replies: Sequence[Reply], names: Sequence[str], dropped: list[tuple[str, str]]) -> list[int]:
-        """The replies that fit the model, one of each client."""
-        assert self._arrays is not None
-        found: list[int] = []
-        for at, reply in enumerate(replies):
-            if any(names[at] == names[other] for other in found):
-                dropped.append((names[at], "a second reply of the same client"))
-                continue
-            try:
-                self._arrays.check(reply.arrays)
-                found.append(at)
-            except TraceError as error:
-                dropped.append((names[at], str(error)))
-        return found
-
-    def _sum(
-        self, replies: Sequence[Reply], kept: list[int], start: Params, shares: Sequence[int], rows: UpdateRows | None
-    ) -> tuple[list[int], dict[str, FloatArray]]:
-        """Add updates up, each times its share, and write them."""
-        assert self._arrays is not None
-        total = self._arrays.empty()
-        sums = [total[layer.name] for layer in self._arrays.layout]
-        for at in kept:
-            first = [BLOCK if rows is None else rows.room(layer) for layer in range(len(sums))]
-            reply = replies[at]
-            for layer, place, block in self._arrays.changes(start, reply.arrays, first, differences=reply.differences):
-                saxpy(block, sums[layer], len(block), float(shares[at]), 0, 1, place, 1)
-                if rows is not None:
-                    rows.write(layer, block)
-            if rows is not None:
-                rows.end()
-        return kept, total
-
-    def _finite_update(self, reply: Reply, start: Params) -> bool:
-        assert self._arrays is not None
-        first = [BLOCK] * len(self._arrays.layout)
-        blocks = self._arrays.changes(start, reply.arrays, first, differences=reply.differences)
-        return all(_finite(block) for _, _, block in blocks)
 
     def _jump(self, writer: TraceWriter, start: Params) -> None:
         """Where clients were sent another model than the last one on record, a round without clients leads there."""
@@ -255,7 +216,7 @@ class Recorder:
         if unknown := set(self._layers or ()) - set(names):
             raise TraceError(f"the model has no layer '{min(unknown)}'; it has {', '.join(names)}")
         sums = self._sums
-        if not sums and self._all_alike(replies, start):
+        if not sums and all_alike(self._arrays, replies, start):
             sums = True
             self._note("every client shows the same update, as secure aggregation does: only sums are recorded")
         counted = all(reply.examples for reply in replies)
@@ -275,22 +236,6 @@ class Recorder:
             unrecorded=tuple(name for name in names if self._layers is not None and name not in self._layers),
             every=self._every,
         )
-
-    def _all_alike(self, replies: Sequence[Reply], start: Params) -> bool:
-        """Whether several clients sent exactly the same, as they seem to under secure aggregation."""
-        if len(replies) < 2:
-            return False
-        first = replies[0].arrays
-        # The first values of each array tell nearly always; only then the rest is looked at.
-        for cut in (16, None):
-            for reply in replies[1:]:
-                if set(reply.arrays) != set(first) or not all(
-                    np.array_equal(array.reshape(-1)[:cut], first[name].reshape(-1)[:cut])
-                    for name, array in reply.arrays.items()
-                ):
-                    return False
-        assert self._arrays is not None
-        return not self._arrays.holds(start, first)  # clients that change nothing are alike, too
 
     def _note(self, text: str) -> None:
         if text not in self._notes:
@@ -341,11 +286,6 @@ class Recorder:
 
 class _Elsewhere(TraceError):
     """The folder holds something that this recorder must not touch."""
-
-
-def _finite(values: FloatArray) -> bool:
-    # The sum of squares is finite if and only if every value is, up to 1e19: faster than looking at each.
-    return math.isfinite(np.dot(values, values))
 
 
 def _shuffled(count: int) -> list[int]:

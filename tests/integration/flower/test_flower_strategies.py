@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import gc
+import resource
 import warnings
 from pathlib import Path
 from typing import Any
@@ -232,3 +233,34 @@ def test_parameters_of_the_recorder(tmp_path: Path) -> None:
     assert trace.header.dtype == "float16" and trace.header.every == 2 and trace.header.unrecorded == ("fc1",)
     assert trace.rounds == 4 and len(trace.client) == 8
     assert not trace.updates("fc1").any() and trace.updates("fc2").any()
+
+
+def test_a_full_disk_stops_the_recorder_only_and_a_second_start_appends(tmp_path: Path) -> None:
+    strategy, limits = record(fedavg(), tmp_path / "run"), resource.getrlimit(resource.RLIMIT_FSIZE)
+    # Updates of fc1 take 240 bytes a round: the seventh does not fit.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1500, limits[1]))
+    try:
+        with pytest.warns(UserWarning, match="Fedleak stopped recording") as caught:
+            result = run(strategy, LocalGrid(client_app()), rounds=12)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert len([one for one in caught if "Fedleak" in str(one.message)]) == 1
+    assert len(result.train_metrics_clientapp) == 12  # every round of the user's training
+    kept = opened(tmp_path / "run").rounds
+    assert kept == 6
+    run(record(fedavg(), tmp_path / "run"), LocalGrid(client_app()), rounds=1)
+    trace = opened(tmp_path / "run")
+    assert trace.rounds == kept + 2 and state(tmp_path / "run").state == "closed"
+
+
+def test_a_restarted_node_is_a_new_client_of_the_same_partition(tmp_path: Path) -> None:
+    grid = LocalGrid(client_app(mods=[identify]))
+    strategy = record(fedavg(), tmp_path / "run")
+    first = run(strategy, grid, rounds=1)
+    moved = grid.nodes.pop(NODES[3])
+    moved.node_id = NODES[7]
+    grid.nodes[NODES[7]] = moved
+    strategy.start(grid=grid, initial_arrays=first.arrays, num_rounds=1)
+    known = [one for one in read_key(tmp_path / "run" / "key") if one.partition == "3"]
+    assert {one.node for one in known} == {str(NODES[3]), str(NODES[7])} and len({one.client for one in known}) == 2
+    assert len(opened(tmp_path / "run").header.clients) == 5

@@ -19,6 +19,7 @@ from framework_runs import (
     assert_closed,
     assert_private,
     assert_still_open,
+    audit,
     flat,
     lost_by_name,
     updates_by_name,
@@ -40,7 +41,7 @@ def run_job(script: Path, workspace: Path, record: Path, *options: str) -> subpr
     """Run a job in the simulator, and leave no process of it behind."""
     command = [sys.executable, str(script), "--workspace", str(workspace), "--record", str(record), *options]
     try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, cwd=script.parent)
+        return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, cwd=script.parent)
     finally:
         deadline = time.monotonic() + 30
         while (left := processes_of(workspace)) and time.monotonic() < deadline:
@@ -105,6 +106,14 @@ def test_the_example_records_what_each_hospital_sent(example: Path) -> None:
     assert lost_by_name(example) == []
     assert_private(example, HOSPITALS)
     assert_closed(example, 3)
+
+
+def test_the_plan_of_the_example_attacks_every_recorded_update(example: Path, tmp_path: Path) -> None:
+    scores = audit(EXAMPLE, example, tmp_path / "example").scores
+    [score] = [s for s in scores if s.attack == "reid-knn" and s.metric == "ap" and s.control is None]
+    # Four hospitals are too few for a verdict; the attack on every one of their updates is scored all the same.
+    assert score.n == 12 and 0 < score.value <= 1
+    assert any(s.control == "rotated-owners" for s in scores)
 
 
 def test_a_second_job_appends_and_differences_are_recorded_like_weights(example: Path, tmp_path: Path) -> None:

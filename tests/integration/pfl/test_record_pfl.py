@@ -14,19 +14,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from framework_runs import assert_closed, assert_private, assert_still_open, flat, updates_by_name
+from framework_runs import assert_closed, assert_private, assert_still_open, audit, flat, updates_by_name
 from pfl.aggregate.simulate import SimulatedBackend
 from pfl.aggregate.weighting import WeightByDatapoints
 from pfl.algorithm.base import NNAlgorithmParams
 from pfl.algorithm.federated_averaging import FederatedAveraging
-from pfl.callback.base import TrainingProcessCallback
 from pfl.data.dataset import Dataset
 from pfl.data.federated_dataset import FederatedDataset
 from pfl.data.sampling import get_user_sampler
 from pfl.hyperparam import NNEvalHyperParams, NNTrainHyperParams
-from pfl.metrics import Metrics
 from pfl.model.pytorch import PyTorchModel
 from pfl.privacy.privacy_mechanism import NormClippingOnly
+from training_accidents import FillTheDisk, KillAfter
 
 from fedleak.record.key import read_key
 from fedleak.record.pfl import FedleakRecorder
@@ -121,7 +120,7 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
         [sys.executable, str(EXAMPLE / "walkers_run.py"), "--rounds", "10", "--record", str(folder)],
         check=True,
         capture_output=True,
-        timeout=120,
+        timeout=600,
     )
     return folder
 
@@ -147,6 +146,16 @@ def test_the_example_records_what_each_user_sent_after_clipping(example: Path) -
     assert trace.header.origin == {"framework": "pfl", "version": "0.6.0"}
     assert_private(example, USERS)
     assert_closed(example, 10)
+
+
+def test_the_plan_of_the_example_names_users_and_its_control_does_not(example: Path, tmp_path: Path) -> None:
+    found = {
+        score.control: score
+        for score in audit(EXAMPLE, example, tmp_path / "example").scores
+        if score.attack == "reid-knn" and score.metric == "ap"
+    }
+    assert found[None].low > found[None].chance
+    assert found["rotated-owners"].low <= found["rotated-owners"].chance
 
 
 def test_the_place_of_the_recorder_decides_whether_it_sees_raw_or_clipped_updates(tmp_path: Path) -> None:
@@ -195,16 +204,6 @@ def test_a_second_start_appends_and_clients_keep_their_pseudonyms(tmp_path: Path
     assert key.items() <= {known.node: known.client for known in read_key(tmp_path / "run" / "key")}.items()
 
 
-class KillAfter(TrainingProcessCallback):
-    def __init__(self, rounds: int) -> None:
-        self.rounds = rounds
-
-    def after_central_iteration(self, aggregate_metrics: Any, model: Any, *, central_iteration: int) -> Any:
-        if central_iteration + 1 == self.rounds:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return False, Metrics()
-
-
 def in_child(work: Callable[[], object]) -> int:
     """Run in a process of its own; returns how it ended, as `waitpid` says."""
     child = os.fork()
@@ -240,21 +239,6 @@ def test_a_folder_that_cannot_be_written_does_not_stop_or_change_the_training(tm
     assert len(caught) == 1
     for name, values in plain.items():
         np.testing.assert_array_equal(recorded[name], values)
-
-
-class FillTheDisk(TrainingProcessCallback):
-    """From some round on, no file may grow: what a full disk looks like."""
-
-    def __init__(self, rounds: int) -> None:
-        self.rounds = rounds
-
-    def after_central_iteration(self, aggregate_metrics: Any, model: Any, *, central_iteration: int) -> Any:
-        import resource
-
-        if central_iteration + 1 == self.rounds:
-            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-            resource.setrlimit(resource.RLIMIT_FSIZE, (2048, 2048))
-        return False, Metrics()
 
 
 def test_a_disk_that_fills_up_ends_the_recording_and_not_the_training(tmp_path: Path) -> None:

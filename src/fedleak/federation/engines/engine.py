@@ -12,6 +12,7 @@ from fedleak.federation.engines.batches import Pool
 from fedleak.federation.engines.embedded import Embedded, Rngs
 from fedleak.federation.hooks import Defence
 from fedleak.federation.model import Model
+from fedleak.federation.models.imitated import seeded
 from fedleak.lazy import nn, torch
 from fedleak.plan.plan import FederationPlan
 
@@ -91,8 +92,7 @@ class OwnTraining:
         here = slice(int(self.pool.starts[client]), int(self.pool.starts[client] + self.pool.sizes[client]))
         y = None if self.pool.y is None else self.pool.y[here].clone()
         module = self.model.load(weights)
-        with torch.random.fork_rng(devices=[]), torch.enable_grad():
-            torch.manual_seed(seed)
+        with seeded(seed), torch.enable_grad():
             try:
                 self.train(module, self.pool.x[here].clone(), y)
             except FedleakError:

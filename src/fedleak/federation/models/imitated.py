@@ -7,10 +7,11 @@ running statistics to itself.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import inspect
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -21,9 +22,25 @@ from fedleak.errors import PlanError
 from fedleak.federation.model import ActivationHooks, Signature, Tensors
 from fedleak.lazy import nn, torch
 
-__all__ = ["Imitated", "Part", "make_module", "trained_parameters", "without_arguments", "fill", "parts_of"]
+__all__ = ["Imitated", "Part", "seeded", "make_module", "trained_parameters", "without_arguments", "fill", "parts_of"]
 
 _ROOT = "model"  # the layer of parameters that belong to the module itself
+
+
+@contextlib.contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Seed torch's own generator, which the user's code draws from, and put it back afterwards.
+
+    `torch.manual_seed` also queues a seed for every GPU that may come, with a stack trace: that takes longer than a
+    small local step.
+    """
+    generator = torch.default_generator
+    before = generator.get_state()
+    generator.manual_seed(seed)
+    try:
+        yield
+    finally:
+        generator.set_state(before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +155,7 @@ class Imitated:
         return f"your model '{getattr(self._make, '__qualname__', repr(self._make))}'"
 
     def _fresh(self, seed: int) -> nn.Module:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with seeded(seed):
             return make_module(self._make, self._signature)
 
     def init(self, rng: np.random.Generator) -> Params:
@@ -184,8 +200,7 @@ class Imitated:
         """The outputs as clients compute them while they train."""
         module = self._own()
         module.train()
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(int(rngs[0].integers(2**63)))
+        with seeded(int(rngs[0].integers(2**63))):
             return self._run(module, weights, x)
 
     def outputs_of(self, x: torch.Tensor) -> torch.Tensor:
