@@ -21,6 +21,7 @@ _VERBS = (
     "score",
     "report",
     "analyse",
+    "reproduce",
     "list",
     "check",
     "check-defence",

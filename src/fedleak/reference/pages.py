@@ -21,6 +21,8 @@ from fedleak.reference import tables
 from fedleak.reference.command_line import option_tables
 from fedleak.reference.plan_keys import plan_keys
 from fedleak.reference.rooms import rooms
+from fedleak.reproduce.render import all_rows, figures_of, row_pages
+from fedleak.reproduce.summary import Summary, read_all
 
 __all__ = ["generate", "rewritten"]
 
@@ -45,7 +47,33 @@ def generate(docs: Path) -> dict[Path, str]:
         docs / "reference" / "cli.md": rewritten(
             docs / "reference" / "cli.md", {name: partial(_always, text) for name, text in options.items()}
         ),
+        **_results(docs / "results"),
     }
+
+
+def _results(folder: Path) -> dict[Path, str]:
+    """The pages of results: the table of all rows, every row, and any summary where a page asks for its figures."""
+    summaries = read_all(folder / "data")
+    own: dict[Path, dict[str, Region]] = {
+        folder / "README.md": {"all rows": partial(_always, all_rows(summaries))},
+        folder / "rows.md": {"every row": partial(_always, row_pages(summaries))},
+    }
+    found = {}
+    for page in sorted(folder.glob("*.md")):
+        regions = {**own.get(page, {}), **_figures(page, summaries)}
+        if regions:
+            found[page] = rewritten(page, regions)
+    return found
+
+
+def _figures(page: Path, summaries: Mapping[str, Summary]) -> dict[str, Region]:
+    """The regions `figures NAME` of a page, where NAME is a summary."""
+    asked = [name for _, name, _, _ in _REGION.findall(page.read_text(encoding="utf-8"))]
+    stems = {name: name.removeprefix("figures ") for name in asked if name.startswith("figures ")}
+    for stem in stems.values():
+        if stem not in summaries:
+            raise FedleakError(f"{page}: there is no summary '{stem}'{did_you_mean(stem, summaries)}")
+    return {name: partial(_always, figures_of(stem, summaries[stem])) for name, stem in stems.items()}
 
 
 def rewritten(page: Path, regions: Mapping[str, Region]) -> str:

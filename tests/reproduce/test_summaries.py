@@ -1,0 +1,165 @@
+"""Every summary of docs/results/data is whole, and says where its figures come from."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedleak.errors import FedleakError
+from fedleak.plan import shipped
+from fedleak.plan.plan import Plan
+from fedleak.plan.read import load_plan
+from fedleak.reproduce.lookup import measured
+from fedleak.reproduce.rows import ROWS, chosen, deciding, verdict
+from fedleak.reproduce.summary import Figure, From, Summary, folder, is_stale, plan_name, plan_sha256, read, read_all
+from fedleak.results.audit import Analysis, Audit
+from fedleak.score.labels import label
+
+SUMMARIES = read_all(folder())
+
+
+def written(path: Path, **changes: Any) -> Path:
+    """A summary as somebody might write it by hand, with these keys changed; None removes one."""
+    whole: dict[str, Any] = {
+        "row": "L3",
+        "title": "a vote",
+        "plan": "plans/demo.toml",
+        "plan_sha256": plan_sha256("demo"),
+        "fedleak": "0.1.0",
+        "commit": "89b7319",
+        "seeds": [0, 1],
+        "minutes": 12.3,
+        "machine": "2 cores, x86_64",
+        "data": "digits",
+        "figures": [{"name": "AP", "value": 0.9, "low": 0.8, "high": 1.0, "chance": 0.1, "paper": 0.925, "note": ""}],
+        "verdict": "reproduced",
+        "why": "because",
+    }
+    path.write_text(json.dumps({key: value for key, value in {**whole, **changes}.items() if value is not None}))
+    return path
+
+
+def test_every_row_of_the_papers_has_been_measured_and_judged() -> None:
+    names = [*(f"G{n}" for n in range(1, 11)), *(f"R{n}" for n in range(1, 6))]
+    names += [*(f"U{n}" for n in range(1, 6)), *(f"L{n}" for n in range(1, 7))]
+    assert list(ROWS) == names and len(names) == 26
+    for name in names:
+        assert deciding(chosen(name, SUMMARIES)), f"{name}: no summary decides it"
+        assert verdict(chosen(name, SUMMARIES)) is not None, f"{name}: not judged"
+
+
+@pytest.mark.parametrize("stem", SUMMARIES)
+def test_a_figure_that_can_be_measured_again_is_of_an_attack_and_a_metric_of_its_plan(stem: str) -> None:
+    summary = SUMMARIES[stem]
+    path = shipped.folder() / f"{plan_name(summary)}.toml"
+    assert path.is_file(), f"{stem}: there is no such plan"
+    plan = load_plan(path, full=summary.full)
+    for figure in summary.figures:
+        if figure.source is not None:
+            trouble = impossible(figure.source, plan, summary)
+            assert not trouble, f"{stem}, figure '{figure.name}': {trouble}"
+
+
+def impossible(where: From, plan: Plan, summary: Summary) -> str:
+    """Why the plan cannot give this figure; empty if it can."""
+    if where.analysis:
+        known = [analysis.name for analysis in plan.analyses]
+        return "" if summary.how == "analyse" or where.analysis in known else f"no analysis {where.analysis} in {known}"
+    if where.utility:
+        return ""
+    attacks = {label(attack, plan.attacks): attack.game for attack in plan.attacks}
+    if where.attack not in attacks:
+        return f"no attack '{where.attack}' in {sorted(attacks)}"
+    games = {label(game, plan.games): game for game in plan.games if game.name == attacks[where.attack]}
+    if where.game and where.game not in games:
+        return f"no game '{where.game}' in {sorted(games)}"
+    metrics = {metric.name for game in games.values() for metric in game.metrics}
+    if where.metric not in metrics:
+        return f"no metric '{where.metric}' in {sorted(metrics)}"
+    parts = [part for together in plan.resolved["defence"] for part in together]
+    wanted = (where.defence or {}).items()
+    if wanted and not any(all(part.get(key) == value for key, value in wanted) for part in parts):
+        return f"no defence {where.defence} in {parts}"
+    return "" if where.control in (None, *plan.audit.controls) else f"no control '{where.control}'"
+
+
+def test_a_summary_in_the_documented_shape_is_read(tmp_path: Path) -> None:
+    found = read(written(tmp_path / "L3-mnist.json"))
+    assert (found.row, found.figures[0].paper, found.verdict, found.decides) == ("L3", 0.925, "reproduced", True)
+    assert not is_stale(found)
+
+
+@pytest.mark.parametrize(
+    ("changes", "trouble"),
+    [
+        ({"verdict": "quite good"}, "verdict"),
+        ({"plam": "x"}, "plam"),
+        ({"figures": []}, "figures"),
+        ({"figures": [{"name": "AP", "value": "0.9"}]}, "value"),
+        ({"figures": [{"name": "AP", "value": 0.9, "low": 0.95, "high": 1.0}]}, "outside its interval"),
+        ({"figures": [{"name": "AP", "value": 0.9, "low": 0.8}]}, "one end"),
+        ({"figures": [{"name": "AP", "value": 0.9}] * 2}, "twice"),
+        ({"row": "G2"}, "must begin with the row"),
+        ({"why": None}, "a reason"),
+        ({"fedleak": None}, "version"),
+        ({"plan": "demo"}, "plan"),
+    ],
+)
+def test_a_summary_that_is_damaged_is_refused_with_its_name_and_what_to_do(
+    changes: dict[str, Any], trouble: str, tmp_path: Path
+) -> None:
+    with pytest.raises(FedleakError, match=rf"L3-mnist\.json.*{trouble}.*mend it"):
+        read(written(tmp_path / "L3-mnist.json", **changes))
+
+
+def test_half_a_file_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path / "L3-mnist.json")
+    path.write_text(path.read_text()[:100])
+    with pytest.raises(FedleakError, match=r"L3-mnist\.json: damaged"):
+        read(path)
+
+
+def test_a_summary_is_stale_once_its_plan_changes(tmp_path: Path) -> None:
+    assert is_stale(read(written(tmp_path / "L3-a.json", plan_sha256="0" * 64)))
+    assert is_stale(read(written(tmp_path / "L3-b.json", plan="plans/no-such-plan.toml")))
+
+
+def test_the_weakest_verdict_of_todays_rules_counts(tmp_path: Path) -> None:
+    new = {"L3-new": read(written(tmp_path / "L3-new.json"))}
+    weak = {"L3-weak": read(written(tmp_path / "L3-weak.json", verdict="direction only"))}
+    old = {"L3-old": read(written(tmp_path / "L3-old.json", verdict="not reproduced", older="earlier rules"))}
+    beside = {"L3-side": read(written(tmp_path / "L3-side.json", verdict="not reproduced", decides=False))}
+    unjudged = {"L3-open": read(written(tmp_path / "L3-open.json", verdict=None))}
+    assert verdict({**new, **weak, **old, **beside}) == "direction only"
+    assert verdict({**new, **old}) == "reproduced"
+    assert verdict(old) == "not reproduced"
+    assert verdict({**new, **unjudged}) is None
+
+
+def test_a_figure_is_a_cell_of_an_analysis_with_the_interval_beside_it() -> None:
+    table = Analysis(
+        name="layers",
+        title="",
+        text="",
+        columns=["layer", "parameters", "AP", "low", "high", "chance"],
+        rows=[["fc", 10, 0.5, 0.4, 0.6, 0.1], ["out", 5, 0.3, 0.2, 0.4, 0.1]],
+    )
+    audit = Audit(
+        title="", story="", created="", source="", population={}, federation={}, findings=[], threats=[], attacks={},
+        defences={}, scores=[], details=[], analyses=[table], untested=[], plan="", resolved={}, environment={},
+    )  # fmt: skip
+
+    def found(column: str, **row: str) -> Figure:
+        return measured(Figure(name="x", source=From(analysis="layers", row=dict(row), column=column)), audit)
+
+    out = found("AP", layer="out")
+    assert (out.value, out.low, out.high, out.chance) == (0.3, 0.2, 0.4, 0.1)
+    wide = found("parameters", layer="fc")
+    assert (wide.value, wide.low, wide.chance) == (10.0, None, None)
+    with pytest.raises(FedleakError, match=r"figure 'x': 0 rows of analysis 'layers' fit"):
+        found("AP", layer="lstm")
+    with pytest.raises(FedleakError, match=r"no column 'APP'; did you mean 'AP'"):
+        found("APP", layer="out")
