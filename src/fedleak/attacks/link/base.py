@@ -17,7 +17,7 @@ from msgspec import Meta
 
 from fedleak.attacks.context import AttackContext
 from fedleak.attacks.features import unit
-from fedleak.attacks.link.federation import auxiliary_set, deal, shadow_rounds
+from fedleak.attacks.link.federation import auxiliary_set, deal, deal_users, shadow_rounds, users_of
 from fedleak.attacks.link.voting import mean_similarity, name_updates, same_identity
 from fedleak.attacks.reconstruct.labels import present
 from fedleak.attacks.shadow import model_of
@@ -67,6 +67,13 @@ class Linker:
     shadow_rounds: Annotated[
         int, Meta(ge=2, description="rounds of the shadow clients that are used, evenly over the run")
     ] = 12
+    shadow_data: Annotated[
+        Literal["auto", "users", "classes"],
+        Meta(
+            description="data of a shadow client: `users`, that of one user of the auxiliary set; `classes`, of "
+            "anybody, but of as many classes as real clients have; `auto`, by users if the set has enough of them"
+        ),
+    ] = "auto"
     history: Annotated[
         Literal["none", "vote", "mean"],
         Meta(
@@ -152,10 +159,13 @@ class Linker:
     def _shadows(
         self, view: View, model: Model, prior: Prior, updates: Params, rng: np.random.Generator, seed: int
     ) -> Shadows:
-        """Simulate the federation with clients that have as many classes as the real ones seem to have."""
+        """Simulate the federation with clients like the real ones: one user each, or as many classes as these have."""
         auxiliary = auxiliary_set(prior, int(view.settings["outputs"]))
         classes = int(np.median(present(model.layout, updates).counts()))
-        clients = deal(auxiliary, self.shadows, classes, rng)
+        if self.shadow_data == "users" or (self.shadow_data == "auto" and users_of(auxiliary) >= self.shadows):
+            clients = deal_users(auxiliary, self.shadows, rng)
+        else:
+            clients = deal(auxiliary, self.shadows, classes, rng)
         wanted = np.unique(np.linspace(1, view.rounds, min(self.shadow_rounds, view.rounds)).round().astype(np.int64))
         rows = [
             self.describe(view, model, before, sent)
