@@ -10,10 +10,13 @@ import pytest
 import fedleak
 from command_line import TINY
 from fedleak.attacks.disaggregate.ridge import DisaggregateRidge, Matrix, estimate
-from fedleak.errors import AttackError
+from fedleak.attacks.link.cosine import LinkCosine, LinkRepresentativesCosine
+from fedleak.errors import AttackError, NotVisible
 from fedleak.games.disaggregate import Disaggregate
 from fedleak.metrics.disaggregation import cosines
 from fedleak.plan.read import merged, toml
+from fedleak.views.adversaries import ENCLAVE_SERVER
+from fedleak.views.view import View
 
 
 def sums(rounds: int, clients: int, noise: float, seed: int) -> tuple[Matrix, Matrix, Matrix]:
@@ -56,6 +59,28 @@ def test_a_federation_is_solved_for_its_clients_by_who_sees_only_sums(tmp_path: 
     trace = fedleak.open_trace(done.folder / "runs" / "plain" / "seed-0")
     with pytest.raises(AttackError, match="no layer 'outt'; did you mean"):
         fedleak.evaluate(DisaggregateRidge(), trace, Disaggregate(layer="outt"))
+
+
+def test_an_enclave_hides_updates_and_sums_but_not_what_the_model_gives_back(tmp_path: Path) -> None:
+    """Trusted execution changes the view: no single update, no sum; the model's moves are the sums all the same."""
+    change = {
+        "federation": {"rounds": 80},
+        "audit": {"adversaries": ["aggregate-server", "enclave-server"], "controls": []},
+        "game": [{"name": "disaggregate"}],
+        "attack": [{"name": "disaggregate-ridge"}, {"name": "disaggregate-moves"}],
+    }
+    done = fedleak.audit(merged(toml(TINY, "tiny"), change), tmp_path / "out", jobs=1)
+    found = {(s.attack, s.adversary): s for s in done.scores if s.metric == "recovered"}
+    ridge, moves = "disaggregate-ridge", "disaggregate-moves"
+    assert {adversary for attack, adversary in found if attack == ridge} == {"aggregate-server"}
+    enclave, sums_seen = found[moves, "enclave-server"], found[ridge, "aggregate-server"]
+    assert enclave.low > enclave.chance and enclave.value == pytest.approx(sums_seen.value)
+    for linking in (LinkCosine(), LinkRepresentativesCosine()):
+        assert ENCLAVE_SERVER.missing(linking) == "updates"
+    view = View(done.folder / "runs" / "plain" / "seed-0" / "trace", ENCLAVE_SERVER)
+    for hidden in (lambda: view.updates, lambda: view.aggregate(1)):
+        with pytest.raises(NotVisible):
+            hidden()
 
 
 def test_masked_updates_are_not_taken_for_what_clients_sent(tmp_path: Path) -> None:
