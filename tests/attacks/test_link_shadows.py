@@ -52,7 +52,8 @@ def test_shadow_clients_by_user_need_enough_users() -> None:
 
 def test_a_sample_of_the_background_keeps_users_whole_and_renumbers_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(background, "_PUBLIC", 60)
-    examples = replace(owned([20] * 10), owner=owned([20] * 10).owner + 700)  # type: ignore[operator]
+    examples = owned([20] * 10)
+    examples = replace(examples, owner=np.asarray(examples.owner) + 700)
     kept = background.sample(examples, 0, whole_users=True)
     assert kept.owner is not None and np.bincount(kept.owner).tolist() == [20, 20, 20]
     scattered = background.sample(examples, 0)
