@@ -56,9 +56,8 @@ def fit_joint(
     rng: np.random.Generator,
 ) -> Embed:
     """Train `weights`, through which `look` sees, on the sum of both losses."""
-    prepare: Embed = (
-        standardised if settings.standardise else np.array
-    )  # a copy: torch takes no array that is read-only
+    # A copy: torch takes no array that is read-only.
+    prepare: Embed = standardised if settings.standardise else np.array
     order = np.argsort(known.who, kind="stable")
     rows, who = torch.from_numpy(prepare(known.rows[order])), known.who[order]
     names = torch.from_numpy(who)
