@@ -68,6 +68,7 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "link-cosine": "fedleak.attacks.link.cosine:LinkCosine",
         "link-rep-cosine": "fedleak.attacks.link.cosine:LinkRepresentativesCosine",
         "disaggregate-ridge": "fedleak.attacks.disaggregate.ridge:DisaggregateRidge",
+        "disaggregate-moves": "fedleak.attacks.disaggregate.moves:DisaggregateMoves",
     },
     "game": {
         "identify": "fedleak.games.identify:Identify",
@@ -132,6 +133,7 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "eavesdropper": "fedleak.views.adversaries:EAVESDROPPER",
         "insider": "fedleak.views.adversaries:INSIDER",
         "aggregate-server": "fedleak.views.adversaries:AGGREGATE_SERVER",
+        "enclave-server": "fedleak.views.adversaries:ENCLAVE_SERVER",
         "active-server": "fedleak.views.adversaries:ACTIVE_SERVER",
         "malicious-client": "fedleak.views.adversaries:MALICIOUS_CLIENT",
     },

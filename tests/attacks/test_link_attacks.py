@@ -100,21 +100,6 @@ def test_an_assignment_gives_every_update_at_most_one_partner(run: Path) -> None
         assert len(np.unique(yes[:, 0])) == len(np.unique(yes[:, 1])) == len(yes)
 
 
-def test_votes_of_earlier_rounds_are_heard() -> None:
-    """The later update looks a little more like another client's last one, and much more like its own before."""
-    turn = {1: [0.0, 90.0], 2: [30.0, 60.0], 3: [44.0, 46.0]}
-    turn[4] = [50.0, 40.0]
-    angles = {at: np.radians(values) for at, values in turn.items()}
-    vectors = {at: np.stack([np.cos(a), np.sin(a)], axis=1).astype(np.float32) for at, a in angles.items()}
-    history = {3: (2, 1), 4: ()}
-    alone = LinkCosine()._compared(vectors, history, 3, 4)
-    voted = LinkCosine(vote=3)._compared(vectors, history, 3, 4)
-    assert alone[:, 0].argmax() == 1 and alone[:, 1].argmax() == 0
-    assert voted[:, 0].argmax() == 1 and voted[0, 1] > voted[1, 1]
-    # By the mean of three rounds the gap between right and wrong is wider than by one.
-    assert voted[0, 1] - voted[1, 1] > alone[0, 1] - alone[1, 1]
-
-
 def test_representatives_are_sought_once_for_attacks_that_look_at_the_same(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

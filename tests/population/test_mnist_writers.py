@@ -73,6 +73,16 @@ def test_a_writer_short_of_a_digit_becomes_background(small: Path) -> None:
     assert np.allclose(population.background.x[:, 0] * 255, images[rows[:, 2] == 9])
 
 
+def test_the_background_says_which_digits_are_by_one_writer(small: Path) -> None:
+    population = MnistWriters(min_digits=1000).load(0)
+    assert population.background is not None and population.background.owner is not None
+    images = read_idx(small / "train-images-idx3-ubyte.gz")
+    rows = read_idx(small / "qmnist-train-labels-idx2-int.gz")
+    for owner, writer in enumerate((7, 8, 9)):
+        mine = population.background.x[population.background.owner == owner, 0]
+        assert np.allclose(mine * 255, images[rows[:, 2] == writer])
+
+
 def test_missing_files_are_named_with_where_to_get_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FEDLEAK_DATA", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

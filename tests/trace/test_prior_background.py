@@ -18,7 +18,7 @@ ANN, BOB = UserId("ann"), UserId("bob")
 
 
 def prior() -> Prior:
-    public = Examples(x=np.arange(6, dtype=np.float32).reshape(3, 2), y=np.array([1, 0, 1]))
+    public = Examples(x=np.arange(6, dtype=np.float32).reshape(3, 2), y=np.array([1, 0, 1]), owner=np.array([0, 1, 1]))
     return Prior(
         candidates=(ANN, BOB),
         examples=tuple(Examples(x=np.ones((n, 2), np.float32), y=np.zeros(n, np.int64)) for n in (2, 1)),
@@ -40,6 +40,8 @@ def test_facts_and_background_come_back_as_they_were(tmp_path: Path) -> None:
     assert found.background.examples.x.tolist() == [[0, 1], [2, 3], [4, 5]]
     assert found.background.examples.y is not None
     assert found.background.examples.y.tolist() == [1, 0, 1]
+    assert found.background.examples.owner is not None
+    assert found.background.examples.owner.tolist() == [0, 1, 1]
     assert {name: seen.tolist() for name, seen in found.background.shows.items()} == {"a/b": [1, 0, -1], "c": [0, 0, 1]}
 
 

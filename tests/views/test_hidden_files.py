@@ -32,6 +32,7 @@ VISIBLE: dict[str, set[str]] = {
     "global-model-client": {"snapshots.bin"},
     "eavesdropper": {"snapshots.bin", "client.bin"},
     "aggregate-server": {"snapshots.bin", "aggregates.bin", "client.bin"},
+    "enclave-server": {"snapshots.bin", "client.bin"},
 }
 VISIBLE["active-server"] = VISIBLE["server"]  # it can do more, not see more
 PUBLIC = {"header.json", "log"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -75,7 +76,21 @@ def without_users(background: Examples, shares: Sequence[Share], findings: list[
     return background.take(~copies)
 
 
-def sample(background: Examples, seed: int) -> Examples:
-    """A part of the background that is small enough to keep with every run."""
-    rows = rng_for(seed, "public").permutation(len(background))[:_PUBLIC]
-    return background.take(np.sort(rows))
+def sample(background: Examples, seed: int, *, whole_users: bool = False) -> Examples:
+    """A part of the background that is small enough to keep with every run.
+
+    With `whole_users` it has all examples of some users, if it is known whose they are: who imitates users needs these.
+    Users are numbered anew, so that a number leads to nobody in the data set.
+    """
+    rng = rng_for(seed, "public")
+    if whole_users and background.owner is not None:
+        owners, place = np.unique(background.owner, return_inverse=True)
+        order = rng.permutation(len(owners))
+        kept = order[np.cumsum(np.bincount(place)[order]) <= _PUBLIC]
+        if len(kept):
+            renumbered = np.full(len(owners), -1, dtype=np.int64)
+            renumbered[kept] = np.arange(len(kept))
+            rows = np.flatnonzero(renumbered[place] >= 0)
+            return replace(background.take(rows), owner=renumbered[place[rows]])
+    rows = rng.permutation(len(background))[:_PUBLIC]
+    return replace(background.take(np.sort(rows)), owner=None)

@@ -24,6 +24,7 @@ class Examples:
     time: npt.NDArray[np.float64] | None = None  # days since 1970; NaN where unknown
     album: npt.NDArray[np.int64] | None = None  # examples from one occasion
     document: npt.NDArray[np.int64] | None = None  # sentences of one document are never on both sides of a split
+    owner: npt.NDArray[np.int64] | None = None  # whose example it is, where a set has those of many users
     fingerprint: npt.NDArray[np.uint64] | None = None  # of the raw content, to find duplicates: (rows, bands)
 
     def __len__(self) -> int:

@@ -100,7 +100,9 @@ def prepare(
         public_data.check(background, population, shares[0].private)
         background = public_data.without_users(background, shares, findings)
     wanted = bool(population.traits) or plan.prior == "none"
-    public = public_data.sample(background, seed) if background is not None and wanted else None
+    public = None
+    if background is not None and wanted:
+        public = public_data.sample(background, seed, whole_users=plan.prior == "none")
     return Prepared(
         shares=shares,
         test=population.test if population.test is not None else drawn.test(),
@@ -183,7 +185,9 @@ def _set_aside(
         .choice(free, size=plan.background_users, replace=False)
         .tolist()
     )
-    background = Examples.concat(examined.users[i].examples for i in sorted(chosen))
+    background = Examples.concat(
+        replace(examined.users[i].examples, owner=np.full(len(examined.users[i].examples), i)) for i in sorted(chosen)
+    )
     return tuple(user for i, user in enumerate(examined.users) if i not in chosen), background
 
 

@@ -23,7 +23,7 @@ __all__ = ["Prior", "Background"]
 
 _KIND, _VERSION, _FILE = "fedleak-prior", 1, "prior.json"
 _COLUMNS = tuple(column.name for column in fields(Examples))
-_SHOWN = ("x", "y")  # what is kept of background examples
+_SHOWN = ("x", "y", "owner")  # what is kept of background examples
 
 
 class _Content(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -22,6 +22,7 @@ __all__ = [
     "EAVESDROPPER",
     "INSIDER",
     "AGGREGATE_SERVER",
+    "ENCLAVE_SERVER",
     "ACTIVE_SERVER",
     "MALICIOUS_CLIENT",
     "everyone",
@@ -151,6 +152,14 @@ AGGREGATE_SERVER = Adversary(
     observations=Observation.SNAPSHOTS | Observation.AGGREGATE | Observation.SELECTION,
     summary="The company that runs the training, under secure aggregation: cryptography shows it only the sum of a "
     "round's updates.",
+)
+# Updates are encrypted for the enclave, which adds them up and releases the new model. The company still operates the
+# network and stores the models. The mean of a round follows from two models, unless the enclave adds noise to it.
+ENCLAVE_SERVER = Adversary(
+    name="enclave-server",
+    observations=Observation.SNAPSHOTS | Observation.SELECTION,
+    summary="The company that runs the training, when updates are added up in an enclave (trusted execution "
+    "environment): it sees who takes part and the model that the enclave releases.",
 )
 ACTIVE_SERVER = Adversary(
     name="active-server",

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from msgspec import Meta
 
 from fedleak.attacks.context import AttackContext
-from fedleak.core import Capability, Observation, Task
+from fedleak.core import Capability, FloatArray, Observation, Task
 from fedleak.errors import AttackError
 from fedleak.games.disaggregate import MeanQuestions
 from fedleak.games.game import Predictions, Questions
@@ -56,8 +56,12 @@ class DisaggregateRidge:
         for row, present in enumerate(selected):
             # The adversary does not see how many examples each client has, so it assumes equal shares.
             shares[row, [place[client] for client in present]] = 1 / max(1, len(present))
-        sums = np.stack([view.aggregate(number)[questions.layer] for number in rounds]).astype(np.float64)
+        sums = np.stack([self.read_sum(view, number, questions.layer) for number in rounds]).astype(np.float64)
         return estimate(shares, sums)[[place[client] for client in questions.clients]]
+
+    def read_sum(self, view: View, number: int, layer: str) -> FloatArray:
+        """What the server is told of a round: one layer of the mean of its updates."""
+        return view.aggregate(number)[layer]
 
 
 def estimate(shares: Matrix, sums: Matrix) -> Matrix:

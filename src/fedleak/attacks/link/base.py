@@ -1,15 +1,15 @@
 """Shared by all linking attacks: extract features of updates, compare them, and choose a threshold.
 
-The threshold comes from shadow clients alone, never from the updates in the questions. Two uses of "a fixed group of
-clients" can be added to any attack: a vote among the last rounds of each identity (Song et al., 2020, Algorithm 2), and
-a one-to-one assignment between two rounds (Kuhn, 1955), because no client sends two updates in one round.
+The threshold comes from shadow clients alone, never from the updates in the questions. Any attack can also use that the
+updates come from "a fixed group of clients": by what was linked before (`voting`), and by a one-to-one assignment
+between two rounds (Kuhn, 1955), because no client sends two updates in one round.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,8 @@ from msgspec import Meta
 
 from fedleak.attacks.context import AttackContext
 from fedleak.attacks.features import unit
-from fedleak.attacks.link.federation import auxiliary_set, deal, shadow_rounds
+from fedleak.attacks.link.federation import auxiliary_set, deal, deal_users, shadow_rounds, users_of
+from fedleak.attacks.link.voting import mean_similarity, name_updates, same_identity
 from fedleak.attacks.reconstruct.labels import present
 from fedleak.attacks.shadow import model_of
 from fedleak.core import Capability, FloatArray, IntArray, Observation, Params, Task
@@ -66,10 +67,28 @@ class Linker:
     shadow_rounds: Annotated[
         int, Meta(ge=2, description="rounds of the shadow clients that are used, evenly over the run")
     ] = 12
-    vote: Annotated[
-        int,
-        Meta(ge=1, description="compare with this many rounds of each identity, linked first; the paper votes with 3"),
-    ] = 1
+    shadow_data: Annotated[
+        Literal["auto", "users", "classes"],
+        Meta(
+            description="data of a shadow client: `users`, that of one user of the auxiliary set; `classes`, of "
+            "anybody, but of as many classes as real clients have; `auto`, by users if the set has enough of them"
+        ),
+    ] = "auto"
+    history: Annotated[
+        Literal["none", "vote", "mean"],
+        Meta(
+            description="what is used of the rounds before: `none`, only the two updates; `vote`, the majority vote of "
+            "the paper's Algorithm 2; `mean`, the mean similarity to an identity's last rounds, not in the paper"
+        ),
+    ] = "none"
+    k: Annotated[int, Meta(ge=1, description="how many past rounds of an identity vote, or are averaged (K)")] = 3
+    steps: Annotated[
+        Literal["gap", "every"],
+        Meta(
+            description="rounds that a history is made of: as far apart as the two compared (the paper's Fig. 6), or "
+            "every round of the run"
+        ),
+    ] = "gap"
     assign: Annotated[
         bool, Meta(description="between two rounds every client has at most one update: assign them one to one")
     ] = False
@@ -89,24 +108,23 @@ class Linker:
         model = model_of(view)
         seed = int(context.rng.integers(2**31))
         number = view.updates.round
-        history = self._history(number, questions)
-        rounds = sorted(history)
-        real = {at: self._real(view, model, at) for at in rounds}
-        known = self._shadows(view, model, prior, real[rounds[0]][0], context.rng, seed)
+        earlier, later = number[questions.updates[:, 0]], number[questions.updates[:, 1]]
+        compared = np.unique(np.stack([earlier, later], axis=1), axis=0).tolist()
+        histories = {(first, second): self._history(number, first, second) for first, second in compared}
+        known = self._shadows(view, model, prior, _updates(view, model, compared[0][0]), context.rng, seed)
         learners = np.zeros(self.shadows, dtype=np.bool_)
         learners[: self.shadows // 2] = True
         embed = self.learn(view, model, known.of(learners), context.rng)
-        vectors = {at: embed(rows) for at, (_, rows) in real.items()}
         threshold = threshold_of(known.of(~learners), embed)
         table = np.full(len(number), -1, dtype=np.int64)
-        for at in rounds:
-            here = np.flatnonzero(number == at)
-            table[here] = np.arange(len(here))
+        vectors: dict[int, FloatArray] = {}
+        for at in sorted({at for rounds in histories.values() for at in rounds}):
+            vectors[at] = embed(self.describe(view, model, view.snapshot(at - 1), _updates(view, model, at)))
+            table[number == at] = np.arange(len(vectors[at]))
         claims = np.empty(len(questions), dtype=np.float32)
-        earlier, later = number[questions.updates[:, 0]], number[questions.updates[:, 1]]
-        for first, second in np.unique(np.stack([earlier, later], axis=1), axis=0).tolist():
+        for first, second in compared:
             asked = (earlier == first) & (later == second)
-            alike = self._compared(vectors, history, first, second) - threshold
+            alike = self._compared(vectors, histories[first, second], first, second, threshold)
             if self.assign:
                 mine, theirs = scipy.optimize.linear_sum_assignment(-alike)
                 # An assigned pair comes first in its search; whether it is alike enough is another question.
@@ -118,55 +136,36 @@ class Linker:
             claims[asked] = alike[a, b]
         return claims[:, None]
 
-    def _history(self, number: IntArray, questions: Questions) -> dict[int, tuple[int, ...]]:
-        """Rounds to be described, each with the earlier ones that vote for the identities of its updates."""
-        every = np.unique(number)
-        found: dict[int, tuple[int, ...]] = {}
-        for at in np.unique(number[questions.updates]).tolist():
-            before = every[every < at][::-1][: self.vote - 1].tolist()
-            found[at] = tuple(before)
-            for other in before:
-                found.setdefault(other, ())
-        return found
+    def _history(self, number: IntArray, first: int, second: int) -> list[int]:
+        """The rounds to be described for comparing two, in order, both included."""
+        if self.history == "none":
+            return [first, second]
+        step = second - first if self.steps == "gap" else 1
+        rounds = np.unique(number)
+        rounds = rounds[((rounds - first) % step == 0) & (rounds <= second)]
+        if self.history == "vote":
+            return [int(at) for at in rounds]
+        return [*(int(at) for at in rounds[rounds <= first][-self.k :]), second]
 
     def _compared(
-        self, vectors: dict[int, FloatArray], history: dict[int, tuple[int, ...]], first: int, second: int
+        self, vectors: Mapping[int, FloatArray], history: Sequence[int], first: int, second: int, threshold: float
     ) -> npt.NDArray[np.float32]:
-        """The similarity of the updates of two rounds; with votes, the mean over the rounds of an identity.
-
-        A vote counts which identity is nearest; the mean of the cosines breaks ties.
-        """
-        alike = vectors[first] @ vectors[second].T
-        if self.vote == 1 or not history[first]:
-            return alike
-        rounds = [alike]
-        for other in history[first]:
-            # An identity's earlier update is the one most like its update of this round, one to one.
-            mine, theirs = scipy.optimize.linear_sum_assignment(-(vectors[first] @ vectors[other].T))
-            linked = alike.copy()  # whoever was not there before votes once more as now
-            linked[mine] = vectors[other][theirs] @ vectors[second].T
-            rounds.append(linked)
-        stack = np.stack(rounds)
-        votes = np.zeros_like(alike)
-        for one in stack:
-            # Each later update gives its vote to the identity it is nearest to (Algorithm 2).
-            votes[one.argmax(axis=0), np.arange(one.shape[1])] += 1
-        majority = votes == votes.max(axis=0, keepdims=True)
-        mean = stack.mean(axis=0)
-        return np.asarray(np.where(majority & (votes > 0), mean + 1e-3 * votes, mean), dtype=np.float32)
-
-    def _real(self, view: View, model: Model, at: int) -> tuple[Params, FloatArray]:
-        rows = np.flatnonzero(view.updates.round == at)
-        updates = {layer.name: np.asarray(view.updates.layer(layer.name)[rows]) for layer in model.layout}
-        return updates, self.describe(view, model, view.snapshot(at - 1), updates)
+        """Scores of all pairs of updates of two rounds; above 0 for one client."""
+        if self.history == "vote":
+            named = dict(zip(history, name_updates([vectors[at] for at in history], self.k), strict=True))
+            return same_identity(named[first], named[second], vectors[first] @ vectors[second].T, self.k)
+        return mean_similarity([vectors[at] for at in history[-2::-1]], vectors[second]) - threshold
 
     def _shadows(
         self, view: View, model: Model, prior: Prior, updates: Params, rng: np.random.Generator, seed: int
     ) -> Shadows:
-        """Simulate the federation with clients that have as many classes as the real ones seem to have."""
+        """Simulate the federation with clients like the real ones: one user each, or as many classes as these have."""
         auxiliary = auxiliary_set(prior, int(view.settings["outputs"]))
         classes = int(np.median(present(model.layout, updates).counts()))
-        clients = deal(auxiliary, self.shadows, classes, rng)
+        if self.shadow_data == "users" or (self.shadow_data == "auto" and users_of(auxiliary) >= self.shadows):
+            clients = deal_users(auxiliary, self.shadows, rng)
+        else:
+            clients = deal(auxiliary, self.shadows, classes, rng)
         wanted = np.unique(np.linspace(1, view.rounds, min(self.shadow_rounds, view.rounds)).round().astype(np.int64))
         rows = [
             self.describe(view, model, before, sent)
@@ -176,6 +175,11 @@ class Linker:
             raise AttackError("the adversary's own federation diverged, so there is nothing to learn from; lower lr")
         who = np.tile(np.arange(self.shadows), len(rows))
         return Shadows(np.concatenate(rows), who, np.repeat(np.arange(len(rows)), self.shadows))
+
+
+def _updates(view: View, model: Model, at: int) -> Params:
+    rows = np.flatnonzero(view.updates.round == at)
+    return {layer.name: np.asarray(view.updates.layer(layer.name)[rows]) for layer in model.layout}
 
 
 def threshold_of(known: Shadows, embed: Embed) -> float:

@@ -20,7 +20,7 @@ from fedleak.population.population import Examples
 from fedleak.trace.prior import Prior
 from fedleak.views.view import View
 
-__all__ = ["auxiliary_set", "deal", "shadow_rounds"]
+__all__ = ["auxiliary_set", "deal", "deal_users", "users_of", "shadow_rounds"]
 
 
 def auxiliary_set(prior: Prior, outputs: int) -> Examples:
@@ -65,6 +65,22 @@ def deal(examples: Examples, clients: int, classes: int, rng: np.random.Generato
             "classes each; lower shadows ([[attack]] in the plan), or give the server more data"
         )
     return dealt
+
+
+def users_of(examples: Examples) -> int:
+    """How many users with at least two examples a set has; 0 if it is not known whose they are."""
+    return 0 if examples.owner is None else int((np.bincount(examples.owner) > 1).sum())
+
+
+def deal_users(examples: Examples, clients: int, rng: np.random.Generator) -> list[Examples]:
+    """One user of the auxiliary set for each client: those with most examples, in random order."""
+    if examples.owner is None or users_of(examples) < clients:
+        raise AttackError(
+            f"the auxiliary set has {users_of(examples)} known user(s) with two examples or more, too few for "
+            f"{clients} shadow clients; lower shadows, or set shadow_data = 'classes' ([[attack]] in the plan)"
+        )
+    order = np.argsort(-np.bincount(examples.owner), kind="stable")[:clients]
+    return [examples.take(np.flatnonzero(examples.owner == owner)) for owner in rng.permutation(order).tolist()]
 
 
 def shadow_rounds(

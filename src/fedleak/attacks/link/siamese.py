@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from fedleak.attacks.link.base import Embed, Linker, Shadows, standardised
+from fedleak.attacks.link.base import Embed, Linker, Shadows
 from fedleak.attacks.link.representative_features import OfRepresentatives
 from fedleak.attacks.link.siamese_network import JointNetwork, fit_joint
 from fedleak.attacks.network import dense
@@ -27,7 +27,8 @@ class LinkRepresentatives(JointNetwork, OfRepresentatives):
     """Compare representatives with a Siamese network, fine-tuned from the shared model's convolutions.
 
     The embedding starts from the shared model of the last round, which already knows this kind of image, followed by
-    average pooling. A client's descriptor has a part for each class; it is empty for classes that the client lacks.
+    average pooling. A client's descriptor has a part for each class (`class_blocks`), which is empty for classes that
+    the client lacks. The paper does not say how several representatives make one descriptor, and has no noise.
     """
 
     name: ClassVar[str] = "link-rep"
@@ -36,6 +37,10 @@ class LinkRepresentatives(JointNetwork, OfRepresentatives):
     )
 
     pool: Annotated[int, Meta(ge=1, description="side of the feature maps after average pooling")] = 3
+    class_blocks: Annotated[
+        bool,
+        Meta(description="a part of the descriptor for each class; if not, the mean over a client's representatives"),
+    ] = True
 
     def learn(self, view: View, model: Model, known: Shadows, rng: np.random.Generator) -> Embed:
         """Go on training the last shared model's convolutions."""
@@ -58,9 +63,12 @@ class LinkRepresentatives(JointNetwork, OfRepresentatives):
             maps = model.features(weights, images.flatten(0, 1)[there].unsqueeze(0))[0]
             pooled = functional.adaptive_avg_pool2d(maps, self.pool).flatten(1)
             whole = torch.zeros(rows * classes, pooled.shape[1])
-            return whole.index_put((there.nonzero()[:, 0],), pooled).view(rows, -1)
+            whole = whole.index_put((there.nonzero()[:, 0],), pooled).view(rows, classes, -1)
+            if self.class_blocks:
+                return whole.flatten(1)
+            return whole.sum(1) / there.view(rows, classes).sum(1, keepdim=True).clamp(min=1)
 
-        return fit_joint(look, list(weights.values()), known, standardised, self, rng)
+        return fit_joint(look, list(weights.values()), known, self, rng)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,4 +98,4 @@ class LinkUpdates(JointNetwork, Linker):
         def look(rows: torch.Tensor) -> torch.Tensor:
             return functional.elu(functional.linear(rows, *weights))
 
-        return fit_joint(look, weights, known, standardised, self, rng)
+        return fit_joint(look, weights, known, self, rng)

@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Meta
 
 from fedleak.attacks.features import unit
-from fedleak.attacks.link.base import Embed, Shadows
+from fedleak.attacks.link.base import Embed, Shadows, standardised
 from fedleak.attacks.match.siamese import draw_pairs
 from fedleak.attacks.network import dense
 from fedleak.core import FloatArray
@@ -40,6 +40,9 @@ class JointNetwork:
         int, Meta(ge=0, description="epochs; in each, every shadow update is in one matching and one other pair")
     ] = 30
     batch: Annotated[int, Meta(ge=2, description="pairs in a step")] = 32
+    standardise: Annotated[
+        bool, Meta(description="give every input mean 0 and standard deviation 1 (the paper does not say)")
+    ] = True
     noise: Annotated[
         float, Meta(ge=0, description="noise on each input in training, in units of its standard deviation")
     ] = 0.5
@@ -49,11 +52,12 @@ def fit_joint(
     look: Look,
     weights: Sequence[torch.Tensor],
     known: Shadows,
-    prepare: Embed,
     settings: JointNetwork,
     rng: np.random.Generator,
 ) -> Embed:
-    """Train `weights`, through which `look` sees, on the sum of both losses; `prepare` makes inputs of descriptions."""
+    """Train `weights`, through which `look` sees, on the sum of both losses."""
+    # A copy: torch takes no array that is read-only.
+    prepare: Embed = standardised if settings.standardise else np.array
     order = np.argsort(known.who, kind="stable")
     rows, who = torch.from_numpy(prepare(known.rows[order])), known.who[order]
     names = torch.from_numpy(who)

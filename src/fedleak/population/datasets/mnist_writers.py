@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -65,7 +65,7 @@ class MnistWriters:
             outputs=10,
             source="MNIST's training digits by the users who wrote them (writers from QMNIST).",
             test=_examples(test, np.arange(len(test.labels))),
-            background=_examples(train, np.concatenate(others)) if others else None,
+            background=_background(train, others) if others else None,
             outputs_named=tuple(str(digit) for digit in range(10)),
             traits=traits.HANDWRITING,
         )
@@ -118,6 +118,11 @@ def read_writers(dataset: str) -> tuple[Writing, Writing]:
 def _examples(source: Writing, rows: npt.NDArray[np.int64]) -> Examples:
     x = (source.images[rows][:, None] / np.float32(255)).astype(np.float32)
     return Examples(x=x, y=source.labels[rows].astype(np.int64), fingerprint=source.marks[rows])
+
+
+def _background(source: Writing, writers: Sequence[npt.NDArray[np.int64]]) -> Examples:
+    owner = np.repeat(np.arange(len(writers)), [len(rows) for rows in writers])
+    return replace(_examples(source, np.concatenate(writers)), owner=owner)
 
 
 def _agree(file: Path, rows: npt.NDArray[Any], labels: npt.NDArray[Any], images: npt.NDArray[Any]) -> None:
