@@ -113,6 +113,9 @@ def test_with_one_watermark_only_the_victim_is_scored_and_the_others_get_the_bas
     assert [np.array_equal(a[0], b[0]) for a, b in zip(own.asked, same.asked, strict=True)].count(True) >= 5
     assert measure([own], "top1").n == 1 and measure([own], "top1").value == 1
     assert measure([play(Eavesdrop(), EAVESDROPPER, tmp_path, 0)], "top1").n == 1
+    trace, truth = Trace.open(run / "trace"), Truth.load(run / "truth")
+    everyone = Extract(victims=False).ask(trace, truth, Prior.load(tmp_path / "prior"), np.random.default_rng(0))
+    assert everyone.answers.scored is None
 
 
 def test_the_control_of_a_single_watermark_follows_a_record_that_nobody_holds(run: Path) -> None:

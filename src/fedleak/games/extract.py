@@ -136,6 +136,10 @@ class Extract(BaseGame):
             "participation in the rounds between",
         ),
     ] = 1
+    victims: Annotated[
+        bool,
+        Meta(description="where only some clients hold an injected record, score only those; false: every client"),
+    ] = True
     listed: Annotated[
         int,
         Meta(
@@ -251,7 +255,7 @@ class Extract(BaseGame):
                 who=np.arange(len(held), dtype=np.int64),
                 users=tuple(str(user) for _, user, _ in held),
                 # Where some clients have a watermark and others have none, every attack is scored on the same victims.
-                scored=np.array(victims, dtype=np.int64) if 0 < len(victims) < len(held) else None,
+                scored=np.array(victims, dtype=np.int64) if self.victims and 0 < len(victims) < len(held) else None,
             ),
             prior=prior.take(np.zeros(0, dtype=np.int64)),
             shadow=np.full(len(trace.shadow), -1, dtype=np.int64),
