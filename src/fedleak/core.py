@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import hashlib
 import math
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ __all__ = [
     "flag_names",
     "advantage",
     "places",
+    "counted",
+    "in_unit",
     "format_interval",
     "format_value",
     "percent",
@@ -188,6 +191,28 @@ def percent(share: float) -> str:
     if 0 < share < 0.0005:
         return "under 0.1%"
     return f"{100 * share:.1f}%" if 0 < share < 0.0095 else f"{100 * share:.0f}%"
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun.
+
+    >>> counted(1, "client"), counted(4, "client")
+    ('1 client', '4 clients')
+    """
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def in_unit(text: str, unit: str) -> str:
+    """A sentence about users, worded for what is asked for: users, or clients with all users behind them.
+
+    >>> in_unit("Which of these users sent this update?", "client")
+    'Which of these clients sent this update?'
+    """
+    return (
+        text
+        if unit == "user"
+        else re.sub(r"\b(?:(U)|u)ser(?=s?\b(?!-))", lambda m: unit.title() if m[1] else unit, text)
+    )
 
 
 def rng_for(seed: int, *path: Any) -> np.random.Generator:

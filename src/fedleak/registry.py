@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import os
+import sys
 from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
@@ -110,6 +112,7 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "image-folder": "fedleak.population.datasets.image_folder:ImageFolder",
         "table": "fedleak.population.datasets.table:TableDataset",
         "text-clients": "fedleak.population.datasets.clients_text:TextClients",
+        "own": "fedleak.population.datasets.own:Own",
     },
     "model": {
         "mlp": "fedleak.federation.models.mlp:Mlp",
@@ -222,6 +225,13 @@ def load(kind: Kind, name: str) -> Any:
         return _LOCAL[kind, name]
     if target is None:
         raise PlanError(f"unknown {kind} '{name}'{did_you_mean(name, names(kind))}")
+    return resolve(target)
+
+
+def resolve_own(target: str) -> Any:
+    """Import `module:attribute` of the user's own code, which may lie in the folder that Fedleak is started in."""
+    if os.getcwd() not in sys.path:  # last, so that a file lying here cannot stand in for an installed module
+        sys.path.append(os.getcwd())
     return resolve(target)
 
 

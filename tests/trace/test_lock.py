@@ -7,10 +7,10 @@ from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import pytest
-from recorded import processes
 
 from fedleak.errors import TraceError
 from fedleak.trace.lock import locked
+from recorded import processes
 
 
 def _hold(folder: str, holding: Event, let_go: Event) -> None:

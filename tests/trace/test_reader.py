@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from recorded import everything, header, record
 
 from fedleak.core import Layer
 from fedleak.errors import TraceError
@@ -21,6 +20,7 @@ from fedleak.trace.header import FORMAT, VERSION
 from fedleak.trace.log import Commit
 from fedleak.trace.reader import Trace
 from fedleak.trace.sealed import seal
+from recorded import everything, header, record
 
 
 @pytest.fixture(scope="module")

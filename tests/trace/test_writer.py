@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from recorded import LAYOUT, a_round, contents, header, params, record
 
 from fedleak.errors import TraceError
 from fedleak.trace.reader import Trace
 from fedleak.trace.writer import TraceWriter
+from recorded import LAYOUT, a_round, contents, header, params, record
 
 
 def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:

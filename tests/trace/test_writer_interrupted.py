@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from recorded import a_round, append_forever, contents, everything, header, processes, record
 
 from fedleak.core import Layer, rng_for
 from fedleak.errors import TraceError
 from fedleak.trace.reader import Trace
 from fedleak.trace.writer import TraceWriter
+from recorded import a_round, append_forever, contents, everything, header, processes, record
 
 HEAVY = (Layer("wide", (("weight", (512, 256)),)), Layer("deep", (("weight", (256, 256)),)))
 

@@ -126,7 +126,7 @@ class Vary(BaseAnalysis):
                 if wanted and place not in scores and metric.applies(claims) is True:
                     scores[place] = measured(plan, claims, metric)
         every = [found for run in runs(plan, folder) if (found := facts(run)) is not None]
-        utility = [found.utility for found in every]
+        utility = [found.utility for found in every if found.utility is not None]
         mean = float(np.mean(utility))
         return _Tried(value=value, scores=scores, utility=utility, mean=mean, metric=every[0].utility_metric)
 

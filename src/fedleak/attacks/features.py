@@ -40,7 +40,7 @@ class Features:
 
 def layer_name(view: View, layer: str) -> str:
     """Resolve a layer's name; `last` is the one nearest to the output."""
-    names = [part.name for part in view.layout]
+    names = [part.name for part in view.layout if part.name not in view.unrecorded]
     if layer == "last":
         return names[-1]
     if layer not in names:

@@ -9,7 +9,8 @@ import numpy as np
 from fedleak.attacks.shadow import apply_known_defences, model_of, settings
 from fedleak.core import Params, rng_for
 from fedleak.federation.engines.batches import Pool
-from fedleak.federation.engines.embedded import Embedded, one_thread
+from fedleak.federation.engines.embedded import one_thread
+from fedleak.federation.engines.engine import engine_for
 from fedleak.population.population import Examples
 from fedleak.views.view import View
 
@@ -23,7 +24,7 @@ class Imitation:
         model = model_of(view)
         self.view, self.seed, self.count = view, seed, len(clients)
         pool = Pool.of(clients, [f"imitated {i}" for i in range(len(clients))])
-        self.engine = Embedded(model, view.task, settings(view), pool, view.defences, 1, [True] * len(clients))
+        self.engine = engine_for(model, view.task, settings(view), pool, view.defences, 1, [True] * len(clients))
 
     def updates(self, round_number: int) -> Params:
         """What each of them would send in a round: layer -> (clients, size).
@@ -37,4 +38,6 @@ class Imitation:
 
         with one_thread():
             rows = self.engine.updates(self.view.snapshot(round_number - 1), range(self.count), rngs)
+        for name in self.view.unrecorded:  # nobody sees the updates of these layers
+            rows[name].zero_()
         return apply_known_defences(self.view.defences, rows, rngs)

@@ -11,7 +11,7 @@ task, in which it finds out whether updates of users are better compared with ra
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,8 @@ from fedleak import registry
 from fedleak.core import FloatArray, IntArray, rng_for
 from fedleak.errors import AttackError, PlanError
 from fedleak.federation.engines.batches import Pool
-from fedleak.federation.engines.embedded import Embedded, one_thread
+from fedleak.federation.engines.embedded import one_thread
+from fedleak.federation.engines.engine import engine_for
 from fedleak.federation.hooks import Defence, PublicData
 from fedleak.federation.model import Model, Signature
 from fedleak.federation.update_pipeline import apply_update_defences as leaving
@@ -29,7 +30,7 @@ from fedleak.plan.configure import configure
 from fedleak.plan.plan import FederationPlan
 from fedleak.population.population import Examples
 from fedleak.trace.prior import Prior
-from fedleak.views.view import View
+from fedleak.views.view import OwnModel, View
 
 __all__ = [
     "Retrained",
@@ -69,9 +70,11 @@ class Retrained:
 def rebuilt(view: View) -> Model | None:
     """Build the model from what every client is sent; None where that does not say how.
 
-    Code that a trace names is never run: a model of the user's own is not rebuilt, and neither is one that a defence
-    changed so that its layers are others.
+    Code that a trace names is never run: a model of the user's own is only built where the plan has handed it over.
+    Neither is one rebuilt that a defence changed so that its layers are others.
     """
+    if view.own_model is not None:
+        return _handed_over(view, view.own_model)
     recipe = view.settings.get("architecture")
     if not isinstance(recipe, Mapping) or recipe.get("name") not in registry.names("model") or "target" in recipe:
         return None
@@ -84,6 +87,19 @@ def rebuilt(view: View) -> Model | None:
     except PlanError:
         return None
     return model if model.layout == view.layout else None
+
+
+def _handed_over(view: View, own: OwnModel) -> Model | None:
+    """The user's own model, as the plan names it."""
+    signature = Signature(view.task, tuple(view.settings["input_shape"]), int(view.settings["outputs"]))
+    try:
+        model: Model = own.imitated(signature, view.layout)
+    except PlanError as error:
+        raise AttackError(
+            f"the attack cannot build your model in its own process: {error}. That process reads modules which were "
+            "imported before the attack began; import what the model needs at the top of its module"
+        ) from error
+    return model
 
 
 def model_of(view: View) -> Model:
@@ -193,7 +209,7 @@ def train_once(
 ) -> dict[str, FloatArray]:
     """What clients with this data would send in a round: layer -> (clients, size)."""
     pool = Pool.of(data, [str(i) for i in range(len(data))])
-    engine = Embedded(model, view.task, settings(view), pool, defences, workers, [True] * len(data))
+    engine = engine_for(model, view.task, settings(view), pool, defences, workers, [True] * len(data))
 
     def rngs(stage: str, i: int) -> np.random.Generator:
         return rng_for(seed, "retrain", stage, number, i)
@@ -203,6 +219,8 @@ def train_once(
             made = engine.updates(view.snapshot(number - 1), range(len(data)), rngs)
     finally:
         engine.close()
+    for name in view.unrecorded:  # nobody sees the updates of these layers
+        made[name].zero_()
     return apply_known_defences(defences, made, rngs)
 
 
@@ -229,8 +247,9 @@ def apply_known_defences(
 def settings(view: View) -> FederationPlan:
     """How clients train, as every client is told."""
     known = {f.name for f in fields(FederationPlan)}
-    table = {key: value for key, value in view.settings.items() if key in known and value is not None}
-    return configure(FederationPlan, table, "trace")
+    # Code is named by the plan, never by a trace.
+    table = {key: value for key, value in view.settings.items() if key in known - {"train"} and value is not None}
+    return replace(configure(FederationPlan, table, "trace"), train=view.own_training)
 
 
 def halves(examples: Examples, rng: np.random.Generator) -> tuple[Examples, Examples]:

@@ -24,6 +24,8 @@ _VERBS = (
     "list",
     "check",
     "check-defence",
+    "trace",
+    "simulate-like",
     "data",
 )
 

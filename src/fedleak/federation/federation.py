@@ -16,7 +16,8 @@ import numpy.typing as npt
 from fedleak.core import IntArray, Params, UserId, rng_for
 from fedleak.federation.aggregation import Aggregator
 from fedleak.federation.engines.batches import Pool
-from fedleak.federation.engines.embedded import Embedded, Rngs, one_thread
+from fedleak.federation.engines.embedded import Rngs, one_thread
+from fedleak.federation.engines.engine import Engine, engine_for
 from fedleak.federation.hooks import Defence, PublicData
 from fedleak.federation.loss import task_of
 from fedleak.federation.model import Model
@@ -118,7 +119,7 @@ def train(
     now = initial(model, seed) if weights is None else weights
     data = _guarded(clients, defences, background, model, settings, seed)
     pool = Pool.of(data, [d.id for d in clients])
-    engine = Embedded(model, task_of(data[0]), settings, pool, defences, workers, [d.defended for d in clients])
+    engine = engine_for(model, task_of(data[0]), settings, pool, defences, workers, [d.defended for d in clients])
     everything = pool.copy() if fresh_data else None
     slots = np.arange(len(clients))  # whose place in the pool each client trains on
     isolation = isolation or Isolation(now, tampering.isolated)
@@ -200,7 +201,7 @@ def _sent(
 
 
 def _computed(
-    engine: Embedded, now: Params, isolation: Isolation, selected: Sequence[int], slots: IntArray, rngs: Rngs
+    engine: Engine, now: Params, isolation: Isolation, selected: Sequence[int], slots: IntArray, rngs: Rngs
 ) -> dict[str, torch.Tensor]:
     """What the selected clients make of the models that they are sent: the shared one, or one of their own."""
 

@@ -48,6 +48,7 @@ class Attribute(OptionGame):
     """Ask for an attribute of the user behind an anonymous update; users without it are left out."""
 
     name: ClassVar[str] = "attribute"
+    needs_data: ClassVar[tuple[str, ...]] = ("attributes",)
     summary: ClassVar[str] = "Which group does the sender of this update belong to?"
     strongest: ClassVar[str | None] = "attribute-joint"
     metrics: ClassVar[tuple[Metric, ...]] = (

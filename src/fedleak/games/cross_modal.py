@@ -48,6 +48,7 @@ class CrossModal(OptionGame):
     """Ask about all pairs of an anonymous update and a user's captions; half of the scored pairs match."""
 
     name: ClassVar[str] = "cross-modal"
+    needs_data: ClassVar[tuple[str, ...]] = ("images",)
     summary: ClassVar[str] = "Does this update come from the user that this text is about?"
     strongest: ClassVar[str | None] = "match-text"
     metrics: ClassVar[tuple[Metric, ...]] = YES_NO_METRICS

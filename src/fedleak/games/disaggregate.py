@@ -79,6 +79,7 @@ class Disaggregate(BaseGame):
         ),
     )
     needs_prior: ClassVar[bool | None] = None
+    needs_owners: ClassVar[bool] = False
 
     layer: Annotated[str, Meta(description="which layer of the updates; `last` is the one nearest to the output")] = (
         "last"

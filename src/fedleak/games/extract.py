@@ -95,6 +95,7 @@ class Extract(BaseGame):
     """Ask for a ranking of records for every client whose user holds a secret."""
 
     name: ClassVar[str] = "extract"
+    needs_data: ClassVar[tuple[str, ...]] = ("records",)
     summary: ClassVar[str] = "What is the secret of this client's user?"
     metrics: ClassVar[tuple[Metric, ...]] = (
         *(_top(k) for k in records.PLACES),

@@ -24,7 +24,7 @@ from fedleak.results.detail import DetailParts, Figure
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.views.adversaries import Adversary
-from fedleak.views.view import View
+from fedleak.views.view import OwnModel, View
 
 if TYPE_CHECKING:  # an attack that imports the game must not find the truth in it
     from fedleak.trace.truth import Truth
@@ -74,6 +74,7 @@ class GameInstance:
     injected: Mapping[str, str] = field(default_factory=dict)
     every: int = 1  # the adversary has only every k-th snapshot, and the last
     everything: bool = False  # updates outside the questions are visible too
+    hidden: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # updates that are not, even so
 
     def look(
         self,
@@ -82,6 +83,8 @@ class GameInstance:
         *,
         shuffled: np.random.Generator | None = None,
         defences: Sequence[Defence] = (),
+        own_model: OwnModel | None = None,
+        own_training: str | None = None,
     ) -> tuple[View, Questions]:
         """The view for the attack, and the questions by the rows of that view.
 
@@ -92,6 +95,7 @@ class GameInstance:
         questions, rows = self.questions, np.arange(len(self.shadow))
         if questions.updates.size:
             shown = (self.shadow >= 0) | self.everything
+            shown[self.hidden] = False
             shown[questions.updates] = True
             rows = np.flatnonzero(shown)
             questions = replace(questions, updates=np.searchsorted(rows, questions.updates))
@@ -104,6 +108,8 @@ class GameInstance:
             every=self.every,
             shuffled=shuffled,
             defences=defences,
+            own_model=own_model,
+            own_training=own_training,
         )
         return view, questions
 
@@ -159,6 +165,11 @@ class Game(Protocol):
         """A note that the report shows beside the question; none if empty."""
         ...
 
+    @property
+    def behind_question(self) -> str:
+        """The question where many users are behind one client; empty if the game needs one user per client."""
+        ...
+
     def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> GameInstance:
         """Draw the questions; deterministic given the generator."""
         ...
@@ -190,6 +201,9 @@ class BaseGame:
 
     needs_prior: ClassVar[bool | None] = True
     needs_evidence: ClassVar[bool] = False
+    needs_data: ClassVar[tuple[str, ...]] = ()  # besides examples: attributes, background, images, records, traits
+    needs_owners: ClassVar[bool] = True  # False: its answers are in the trace, whoever the users are
+    hides_prior: ClassVar[bool] = False  # where the adversary must have no prior data: hide shadow clients if there are
     allows_join: ClassVar[bool] = False
     strongest: ClassVar[str | None] = None
     multiples: ClassVar[bool] = True
@@ -203,6 +217,11 @@ class BaseGame:
     @property
     def note(self) -> str:
         """No note."""
+        return ""
+
+    @property
+    def behind_question(self) -> str:
+        """None: an update is that of one user."""
         return ""
 
     def headline(self, scores: Mapping[str, Score]) -> Headline | None:

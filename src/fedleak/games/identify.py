@@ -40,7 +40,7 @@ class Identify(OptionGame):
     """Ask about every update of an anonymous client; the options are all users whose prior data the adversary has."""
 
     name: ClassVar[str] = "identify"
-    summary: ClassVar[str] = "Who of these users sent this update?"
+    summary: ClassVar[str] = "Which of these users sent this update?"
     metrics: ClassVar[tuple[Metric, ...]] = (
         average_precision(identification.average_precision, per_user=identification.each, each_user=NAMED),
         Metric(

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from fedleak.core import percent
+from fedleak.core import IntArray, percent
 from fedleak.errors import AttackError
 from fedleak.games.game import Answers, Contract, GameInstance, Headline, Needs, OptionGame
 from fedleak.games.match import SAME, Pairs
@@ -79,6 +79,8 @@ class Link(OptionGame):
         auc(binary.auc),
     )
     needs_prior: ClassVar[bool | None] = False
+    hides_prior: ClassVar[bool] = True
+    needs_owners: ClassVar[bool] = False
 
     starts: Annotated[
         int,
@@ -154,14 +156,15 @@ class Link(OptionGame):
         number, client = np.asarray(trace.round), np.asarray(trace.client)
         place = {user: i for i, user in enumerate(truth.users)}
         owner = np.asarray([place[truth.client_user[name]] for name in trace.header.clients], dtype=np.int64)
-        if len(np.unique(client)) < 2:
+        real = np.asarray(trace.shadow) < 0
+        if len(np.unique(client[real])) < 2:
             raise AttackError(
-                f"{trace.folder}: {len(np.unique(client))} client(s) sent an update, but linking needs at "
+                f"{trace.folder}: {len(np.unique(client[real]))} client(s) sent an update, but linking needs at "
                 "least two clients; take more users"
             )
         pairs, gap, gallery, searches = [], [], [], 0
-        for first, later, apart in self._rounds(trace.rounds):
-            earlier, after = np.flatnonzero(number == first), np.flatnonzero(number == later)
+        for first, later, apart in self._rounds(trace.rounds, np.unique(number[real])):
+            earlier, after = np.flatnonzero(real & (number == first)), np.flatnonzero(real & (number == later))
             # All of them, whether they recur or not: omitting some would reveal which clients did not return.
             grid = np.stack(np.meshgrid(earlier, after, indexing="ij"), axis=-1).reshape(-1, 2)
             pairs.append(grid)
@@ -187,12 +190,28 @@ class Link(OptionGame):
             prior=replace(prior.take(np.zeros(0, dtype=np.int64)), background=prior.background),
             shadow=np.full(len(number), -1, dtype=np.int64),
             everything=True,
+            hidden=np.flatnonzero(np.asarray(trace.shadow) >= 0),
         )
 
-    def _rounds(self, last: int) -> list[tuple[int, int, int]]:
-        """The compared rounds: (earlier, later, gap)."""
+    def _rounds(self, last: int, present: IntArray | None = None) -> list[tuple[int, int, int]]:
+        """The compared rounds: (earlier, later, gap); `present` are the rounds with updates, all if absent."""
         gaps = [gap for gap in GAPS if gap < last]
         if not gaps:
             raise AttackError("linking needs updates of several rounds: train more than one round")
+        if present is not None and len(present) < last:  # a recorder left rounds out
+            later = {gap: np.intersect1d(present, present - gap) for gap in gaps}
+            chosen = {gap: rounds[_spread(len(rounds), self.starts)].tolist() for gap, rounds in later.items()}
+            found = [(start, start + gap, gap) for gap, starts in chosen.items() for start in starts]
+            if not found:
+                raise AttackError(
+                    f"only {len(present)} of {last} rounds were recorded with updates, and no two of them are "
+                    f"{', '.join(map(str, gaps))} rounds apart; record more rounds (every = 1)"
+                )
+            return found
         starts = np.unique(np.linspace(1, last - gaps[-1], self.starts).round().astype(np.int64)).tolist()
         return [(start, start + gap, gap) for start in starts for gap in gaps]
+
+
+def _spread(count: int, most: int) -> IntArray:
+    """At most so many of the first whole numbers, evenly spread."""
+    return np.unique(np.linspace(0, count - 1, most).round().astype(np.int64)) if count else np.zeros(0, np.int64)

@@ -18,7 +18,7 @@ from fedleak.core import IntArray, Observation, percent
 from fedleak.errors import AttackError
 from fedleak.games.game import Answers, Contract, GameInstance, Headline, Needs, OptionGame, Questions
 from fedleak.games.identify import anonymous, draw_users, relabel, senders
-from fedleak.games.pairs import Drawn, between_rounds, between_sides
+from fedleak.games.pairs import Drawn, behind_clients, between_rounds, between_sides
 from fedleak.metrics.metric import YES_NO_METRICS, Metric
 from fedleak.results.audit import Score
 from fedleak.trace.prior import Prior
@@ -94,9 +94,27 @@ class Match(OptionGame):
             "a user."
         )
 
+    @property
+    def behind_question(self) -> str:
+        """Prior data is of one user and an update of a whole client, so only between the two can be asked."""
+        if self.between == "anonymous":
+            return ""
+        return (
+            "Does the client that sent this update hold this user's data? Users of one client may resemble each "
+            "other: above chance means that the client of a user is found, be it by what all its users share. They "
+            "share its updates too, so clients, not users, are resampled and permuted."
+        )
+
     def headline(self, scores: Mapping[str, Score]) -> Headline | None:
         """How often a pair of one user is distinguished from a pair of two."""
         area = scores["auc"]
+        if area.clients is not None:
+            return Headline(
+                percent(area.value),
+                f"Given an update, a user whose data its client holds and one whose data it does not ({area.users} "
+                f"users of {area.clients} clients), the attack tells which is which in {percent(area.value)} of cases; "
+                f"guessing would manage {percent(area.chance)}.",
+            )
         return Headline(
             percent(area.value),
             "Given two updates of one user and two of different users, the attack tells which is which in "
@@ -111,6 +129,8 @@ class Match(OptionGame):
 
     def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> GameInstance:
         """Draw the users that the attack learns from, then pairs of the users in the questions."""
+        if truth.homes:
+            return self._ask_behind(trace, truth, prior, rng)
         sender, rows = senders(trace, truth, prior), anonymous(trace)
         learnt, asked = self._users(len(prior.candidates), rng)
         rows = rows[np.isin(sender[rows], asked)]
@@ -134,6 +154,51 @@ class Match(OptionGame):
             ),
             prior=prior.take(learnt),
             shadow=relabel(np.asarray(trace.shadow), learnt, len(prior.candidates)),
+        )
+
+    def _ask_behind(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> GameInstance:
+        """Pairs of a user's shadow update and an update of a client with many users."""
+        names = tuple(sorted(set(truth.silos.values())))
+        home = np.asarray([names.index(truth.homes[user]) for user in prior.candidates], dtype=np.int64)
+        rows, shadow = anonymous(trace), np.asarray(trace.shadow, dtype=np.int64)
+        senders = [truth.silos.get(client) for client in trace.header.clients]
+        unknown = [
+            client
+            for client, silo, own in zip(trace.header.clients, senders, trace.header.shadow, strict=True)
+            if silo is None and own < 0
+        ]
+        if unknown:
+            raise AttackError(f"{trace.folder}: the truth does not say whose data client '{unknown[0]}' holds")
+        sender = np.asarray([-1 if silo is None else names.index(silo) for silo in senders])[np.asarray(trace.client)]
+        learnt, asked = self._users(len(prior.candidates), rng)
+        drawn = behind_clients(
+            [np.flatnonzero(shadow == user) if user in asked else shadow[:0] for user in range(len(home))],
+            home,
+            [rows[sender[rows] == silo] for silo in range(len(names))],
+            self.pairs,
+            rng,
+        )
+        if len(drawn.scored) == 0:
+            raise AttackError(
+                f"{trace.folder}: no pairs can be drawn of the {len(asked)} users in the questions, because fewer "
+                "than two clients sent updates and hold data of users with prior data; record more rounds, or "
+                "give prior data of more users"
+            )
+        user = shadow[drawn.first]
+        # In random order: users of one client may follow each other in the prior.
+        learnt = rng.permutation(learnt)
+        return GameInstance(
+            questions=Pairs(updates=np.stack([drawn.first, drawn.second], axis=1), options=(SAME,)),
+            answers=Answers(
+                right=drawn.right,
+                who=np.stack([home[user], sender[drawn.second]], axis=1),
+                users=names,
+                scored=drawn.scored,
+                cells=drawn.cells,
+                behind=user,
+            ),
+            prior=prior.take(learnt),
+            shadow=relabel(shadow, learnt, len(prior.candidates)),
         )
 
     def _users(self, users: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:

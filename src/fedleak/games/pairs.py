@@ -24,8 +24,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fedleak.core import IntArray
+from fedleak.metrics.shuffles import LEAST
 
-__all__ = ["Drawn", "between_sides", "between_rounds"]
+__all__ = ["Drawn", "between_sides", "behind_clients", "between_rounds"]
 
 _EACH = 8  # anonymous updates per user, on average: more of them, before there are more of the other side
 _FIRSTS = 4  # updates of the other side per user, at most
@@ -82,6 +83,65 @@ def between_sides(
     first, second = (side.ravel() for side in np.indices(right.shape))
     cells = np.stack([second, np.asarray(users)[first // each], first % each], axis=1)
     return _shuffled([(rows, columns, right, scored, cells)], rng)
+
+
+def behind_clients(
+    firsts: Sequence[IntArray], home: IntArray, seconds: Sequence[IntArray], most: int, rng: np.random.Generator
+) -> Drawn:
+    """Pair prior data of users (`firsts`, by user) with updates of the clients that hold users' data (`seconds`).
+
+    `home` is the client of each user. Users and updates are drawn from those of all clients together. Users of one
+    client share its updates and may resemble each other, so clients, not users, exchange their places for the test
+    behind a verdict. For that, equally many users of every client are scored; of the numbers possible the one that
+    scores the most users, but with enough clients for a verdict if there are.
+    """
+    able = [user for user, first in enumerate(firsts) if len(first) and len(seconds[home[user]])]
+    clients = rng.permutation(np.unique(home[able]))[: _at_most(most)]
+    among = rng.permutation([user for user in able if home[user] in clients])
+    among = among[: max(2 * len(clients), most // max(1, 2 * len(clients)))]
+    sizes = np.sort([np.count_nonzero(home[among] == client) for client in clients])[::-1]
+    if len(clients) < 2 or sizes[1] < 1:
+        return _shuffled([], rng)
+    few = min(LEAST, int(np.count_nonzero(sizes)))
+    numbers = [int(sizes[many - 1]) for many in range(few, len(sizes) + 1)]
+    scored_users = max(numbers, key=lambda number: number * int((sizes >= number).sum()))
+    kept = [client for client in clients.tolist() if np.count_nonzero(home[among] == client) >= scored_users]
+    columns = np.concatenate([seconds[client] for client in clients])
+    sender = np.repeat(clients, [len(seconds[client]) for client in clients])
+    each = max(1, most // (len(among) * min(len(columns), _EACH * len(clients))))
+    each = min(each, _FIRSTS, *(len(firsts[user]) for user in among))
+    rows = np.concatenate([rng.permutation(firsts[user])[:each] for user in among])
+    drawn = rng.permutation(len(columns))[: max(1, most // len(rows))]
+    columns, sender = columns[drawn], sender[drawn]
+    place = np.zeros(len(among), dtype=np.int64)  # of a user among those of the client
+    for client in clients:
+        mine = home[among] == client
+        place[mine] = np.arange(np.count_nonzero(mine))
+    chosen = {
+        client: np.flatnonzero(np.repeat((home[among] == client) & (place < scored_users), each)) for client in kept
+    }
+    sent = {client: np.flatnonzero(sender == client).tolist() for client in kept}
+    scored: list[tuple[int, int]] = []
+    for turn in range(max(map(len, sent.values()))):
+        here = [client for client in kept if turn < len(sent[client])]
+        if len(here) < 2:
+            break
+        step = 1 + turn % (len(here) - 1)
+        for at, client in enumerate(here):
+            for whose in (client, here[(at + step) % len(here)]):
+                scored += [(int(row), sent[client][turn]) for row in chosen[whose]]
+    right = np.repeat(home[among], each)[:, None] == sender[None, :]
+    first, second = (side.ravel() for side in np.indices(right.shape))
+    user = first // each
+    cells = np.stack([second, home[among][user], place[user] * each + first % each], axis=1)
+    # Clients with too few users have no places to exchange: a grid of their own, in which nothing is scored.
+    inside = np.repeat(np.isin(home[among], kept), each)
+    number = np.cumsum(inside) - 1
+    moved = [(int(number[row]), column) for row, column in scored]
+    parts = [(inside, moved), (~inside, [])]
+    return _shuffled(
+        [(rows[part], columns, right[part], cut, cells[part[first]]) for part, cut in parts if part.any()], rng
+    )
 
 
 def between_rounds(updates: IntArray, user: IntArray, number: IntArray, most: int, rng: np.random.Generator) -> Drawn:

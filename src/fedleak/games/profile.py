@@ -47,6 +47,7 @@ class Profile(OptionGame):
     """Ask about one update of every anonymous client, so that a ranking of updates is a ranking of users."""
 
     name: ClassVar[str] = "profile"
+    needs_data: ClassVar[tuple[str, ...]] = ("traits", "background")
     summary: ClassVar[str] = "Does this client's user fit the profile?"
     strongest: ClassVar[str | None] = "profile-gradient"
     metrics: ClassVar[tuple[Metric, ...]] = (

@@ -66,6 +66,7 @@ class Reconstruct(BaseGame):
     """Ask for images of some victims' data."""
 
     name: ClassVar[str] = "reconstruct"
+    needs_data: ClassVar[tuple[str, ...]] = ("images", "background")
     summary: ClassVar[str] = "What do the images on this client look like?"
     strongest: ClassVar[str | None] = "representatives"
     metrics: ClassVar[tuple[Metric, ...]] = (
@@ -99,6 +100,7 @@ class Reconstruct(BaseGame):
         ),
     )
     needs_prior: ClassVar[bool | None] = False
+    hides_prior: ClassVar[bool] = True
     needs_evidence: ClassVar[bool] = True
     allows_join: ClassVar[bool] = True
 
@@ -209,6 +211,7 @@ class Reconstruct(BaseGame):
             prior=prior.take(np.zeros(0, dtype=np.int64)),
             shadow=np.full(len(trace.round), -1, dtype=np.int64),
             everything=True,
+            hidden=np.flatnonzero(np.asarray(trace.shadow) >= 0),
         )
 
     def _judged(self, truth: Truth) -> tuple[str, ...]:

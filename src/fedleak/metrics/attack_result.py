@@ -40,6 +40,9 @@ class Answers:
     # (questions, 4), where a whole grid is asked: the grid, the place on one side, the user on the other, and
     # which of that user's it is. Users exchange their places on that side for the test behind a verdict.
     cells: IntArray | None = None
+    # (questions,), where many users are behind one client: the user in question, by any number. `who` and `users` are
+    # then clients: users of one client share its updates, so clients are what is resampled and permuted.
+    behind: IntArray | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,14 @@ class AttackResult:
         )
 
     @property
+    def behind(self) -> IntArray | None:
+        """The user of each scored question, where many users are behind one client."""
+        if self.answers is None or self.answers.behind is None:
+            return None
+        scored = slice(None) if self.answers.scored is None else self.answers.scored
+        return self.answers.behind[scored]
+
+    @property
     def about(self) -> IntArray:
         """The users of each question, (questions, 1 or 2)."""
         assert self.who is not None, "only `identify` can be scored without the users of its questions"
@@ -109,7 +120,8 @@ class Measured:
     # without it, `null`.
     permuted: npt.NDArray[np.float64] | None = field(default=None, repr=False, compare=False)
     exact_p: float | None = None  # where the distribution of blind guesses is known, instead of permutations
-    least: int = 1  # no verdict is given about fewer users
+    least: int = 1  # no verdict is given about fewer users, or about users behind fewer clients
+    clients: int | None = None  # where many users are behind one client: the clients, which were resampled and permuted
     ends: Ends | None = field(default=None, repr=False, compare=False)  # the interval of another level
 
 
@@ -170,6 +182,7 @@ def measured(
 
     interval = scaled(wide, level)
     low, high = (float(np.quantile(null, tail)) for tail in (0.025, 0.975))
+    behind = [one.behind for one in played if one.behind is not None]
     return Measured(
         value=value,
         low=interval.low,
@@ -178,7 +191,8 @@ def measured(
         chance_high=low if lower_leaks else max(blind, high),
         chance_low=high if lower_leaks else low,
         n=sum(len(one.right) for one in played),
-        users=users,
+        users=len(np.unique(np.concatenate(behind))) if behind else users,
+        clients=users if behind else None,
         options=options,
         null=null,
         by_seed=tuple(by_seed),

@@ -12,7 +12,7 @@ import numpy as np
 
 from fedleak.attacks.attack import Attack
 from fedleak.attacks.context import AttackContext
-from fedleak.core import UserId, rng_for
+from fedleak.core import UserId, counted, rng_for
 from fedleak.errors import AttackError, TraceError
 from fedleak.games.game import Game, GameInstance, Predictions
 from fedleak.metrics.permutation import derangement
@@ -41,7 +41,7 @@ def predictions_path(run: Run, attack: Attack, game: Game, adversary: Adversary)
     code = [*code_of("attack", attack), *code_of("game", game)]
     key = digest([settings_key(attack, game, adversary), run.memory, *code])[:8]
     # Other controls are only scored differently: the predictions are the same.
-    control = "-shuffled" if run.variant.control == "shuffled-selection" else ""
+    control = {"shuffled-selection": "-shuffled", "rotated-owners": "-rotated"}.get(run.variant.control or "", "")
     known = "-known" if run.variant.adaptive == "machine" else ""  # with shadow clients it has its own folder
     return run.folder / "predictions" / f"{attack.name}-{key}@{adversary.name}{control}{known}.npy"
 
@@ -56,10 +56,42 @@ def build_questions(run: Run, game: Game) -> GameInstance:
                 f"{run.folder}: control 'decoys' needs decoys, but none were drawn; set decoys = true in [dataset]"
             )
         truth = replace(truth, secrets=truth.decoys)
+    refuse_many_users(truth, game)
     if run.variant.control == "swapped-secrets":
         truth = replace(truth, secrets=exchanged(truth.secrets, rng_for(seed, "another")))
+    if run.variant.control == "rotated-owners":
+        truth = rotated(trace, truth, rng_for(seed, "rotated-owners"))
     found: GameInstance = game.ask(trace, truth, Prior.load(run.attacked / "prior"), rng_for(seed, "game", game.name))
     return found
+
+
+def refuse_many_users(truth: Truth, game: Game) -> None:
+    """Reject a game that needs one user per client where clients hold the data of many."""
+    if truth.homes and not game.behind_question:
+        clients = len(set(truth.silos.values()))
+        raise AttackError(
+            f"game '{game.name}' asks whose client sent an update, but {counted(len(truth.homes), 'user')} are behind "
+            f'{counted(clients, "client")}; set unit = "client" in [truth] to ask for clients, or ask for users with '
+            'the game `match` and between = "prior"'
+        )
+
+
+def rotated(trace: Trace, truth: Truth, rng: np.random.Generator) -> Truth:
+    """Say of every client that it is another user's; shadow clients stay whose they are, which the adversary knows.
+
+    Where many users are behind one client, all of them move together.
+    """
+    if truth.homes:
+        names = sorted(set(truth.silos.values()))
+        order = derangement(len(names), rng) if len(names) > 1 else range(len(names))
+        moved = {name: names[place] for name, place in zip(names, order, strict=True)}
+        return replace(truth, silos={client: moved[silo] for client, silo in truth.silos.items()})
+    own = {name for name, shadow in zip(trace.header.clients, trace.header.shadow, strict=True) if shadow >= 0}
+    users = sorted({user for client, user in truth.client_user.items() if client not in own})
+    order = derangement(len(users), rng) if len(users) > 1 else range(len(users))
+    other = {user: users[place] for user, place in zip(users, order, strict=True)}
+    moved = {client: user if client in own else other[user] for client, user in truth.client_user.items()}
+    return replace(truth, client_user=moved)
 
 
 def exchanged(secrets: Mapping[UserId, tuple[str, ...]], rng: np.random.Generator) -> dict[UserId, tuple[str, ...]]:
@@ -95,6 +127,8 @@ def predict(
         adversary,
         shuffled=rng_for(secret, "permuted") if run.variant.control == "shuffled-selection" else None,
         defences=run.variant.defences if run.variant.adaptive else (),
+        own_model=run.own_model,
+        own_training=run.own_training,
     )
     seed = int(rng_for(secret, "attack", attack.name, adversary.name).integers(1 << 63))
     budget = Budget(memory=run.memory, minutes=run.minutes, workers=workers)
@@ -103,7 +137,9 @@ def predict(
     if run.variant.adaptive == "clients":  # it knows the defence, and the public examples that the defence mixes in
         prior = replace(prior, background=Prior.load(run.attacked / "prior").background)
     try:
-        done = attack_in_process(attack, view, prior, questions, seed, run.attacked, budget, context.progress)
+        done = attack_in_process(
+            attack, view, prior, questions, seed, run.attacked, budget, context.progress, run.withheld
+        )
         claims, isolation = done.predictions, done.confined or UNCONFINED
     except CannotEncode as error:
         claims = np.asarray(attack.run(view, *rename(prior, questions), context))

@@ -9,16 +9,22 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from fedleak.errors import TraceError
 from fedleak.federation.hooks import Defence
+from fedleak.federation.models.own import Own
 from fedleak.plan.configure import to_dict
 from fedleak.plan.given import code_of
-from fedleak.plan.plan import Plan, Play
+from fedleak.plan.plan import Plan, Play, TracePlan, TruthPlan
+from fedleak.record.recording import Recording, identity_of
+from fedleak.trace.files import read_whole
 from fedleak.trace.run_facts import RunFacts
+
+if TYPE_CHECKING:  # training knows nothing of views
+    from fedleak.views.view import OwnModel
 
 __all__ = ["Variant", "Run", "digest", "variants", "runs", "facts"]
 
@@ -79,6 +85,10 @@ class Run:
     memory: int = 2000  # MB of updates that an attack on it may hold
     minutes: float = 120.0  # of computing that an attack on it may use
     other: Path | None = None  # the folder of the federation that is attacked, if it is not its own
+    # Code that the plan names, for attacks that imitate the clients of a recorded run.
+    own_model: OwnModel | None = None
+    own_training: str | None = None
+    withheld: frozenset[str] = frozenset()  # modules that hold users' data, which no attack may import
 
     @property
     def attacked(self) -> Path:
@@ -125,6 +135,10 @@ def attacked(plan: Plan, variant: Variant, folder: Path) -> Path | None:
 
 def runs(plan: Plan, out: Path) -> list[Run]:
     """Every run of a plan, in the order of its variants and seeds."""
+    recorded = [] if plan.trace is None else [recorded_identity(plan.trace, plan.truth)]
+    handed: OwnModel | None = None
+    if plan.trace is not None and isinstance(plan.model, Own) and plan.model.importable:
+        handed = plan.model
     return [
         Run(
             variant=variant,
@@ -140,10 +154,14 @@ def runs(plan: Plan, out: Path) -> list[Run]:
                     *code_of("dataset", plan.dataset),
                     *code_of("model", plan.model),
                     *code_of("defence", *variant.defences),
+                    *recorded,
                 ]
             ),
             memory=plan.audit.memory,
             minutes=plan.audit.minutes,
+            withheld=withheld(plan),
+            own_model=handed,
+            own_training=None if handed is None else plan.federation.train,
             other=None if (other := attacked(plan, variant, out / "runs")) is None else other / f"seed-{seed}",
         )
         for variant in variants(plan)
@@ -151,9 +169,29 @@ def runs(plan: Plan, out: Path) -> list[Run]:
     ]
 
 
+def withheld(plan: Plan) -> frozenset[str]:
+    """The modules of a recorded run's data, unless the model comes from the same one."""
+    if plan.trace is None:
+        return frozenset()
+    named = (plan.prior.data, plan.prior.background, plan.truth.owners, plan.truth.data)
+    shown = {getattr(plan.model, "target", "").partition(":")[0], (plan.federation.train or "").partition(":")[0]}
+    return frozenset(name.partition(":")[0] for name in named if name is not None and ":" in name) - shown
+
+
+def recorded_identity(trace: TracePlan, truth: TruthPlan) -> str:
+    """A digest of what a plan names on disk: the recorded run, and the file that says whose its clients are."""
+    folder = Path(trace.path).expanduser()
+    if not (folder / "trace" / "header.json").exists():
+        Recording.open(folder)  # says what is wrong
+    owners = Path(truth.owners).expanduser() if truth.owners not in (None, "key") else None
+    content = "" if owners is None or not owners.is_file() else read_whole(owners).hex()
+    return digest([identity_of(folder), content])
+
+
 def facts(run: Run) -> RunFacts | None:
     """The description of a trained run; None if its training is not finished."""
     found = RunFacts.load(run.folder)
     if found is not None and found.fingerprint != run.fingerprint:
-        raise TraceError(f"{run.folder} holds a run of another plan; choose another --out")
+        what = ", or the recorded run or the file of its owners has changed since" if found.origin else ""
+        raise TraceError(f"{run.folder} holds a run of another plan{what}; choose another --out")
     return found

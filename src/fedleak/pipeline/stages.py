@@ -10,6 +10,7 @@ from fedleak.pipeline.attack_runner import attack_job, is_played
 from fedleak.pipeline.collect import collect, effects, isolation, open_attacks, unplayed
 from fedleak.pipeline.jobs import Progress, run_jobs, serialise_plan, share_cores
 from fedleak.pipeline.output import add_elapsed, analyses, ensure_owned, working_in
+from fedleak.pipeline.overlay_prepare import overlay_work
 from fedleak.pipeline.runs import facts, runs
 from fedleak.pipeline.training import train_job
 from fedleak.plan.plan import Plan
@@ -34,7 +35,10 @@ def train(plan: Plan, out: Path, progress: Progress, jobs: int | None = None) ->
     """Prepare the population of every run that is not trained yet, train its federation and record the rounds."""
     with working_in(plan, out):
         todo = [i for i, run in enumerate(runs(plan, out)) if run.variant.trained and facts(run) is None]
-        progress.stage(f"Training {len(todo)} federations", len(todo) * plan.federation.rounds)
+        text, units = f"Training {len(todo)} federations", len(todo) * plan.federation.rounds
+        if plan.trace is not None and todo:
+            text, units = overlay_work(plan)
+        progress.stage(text, units)
         processes, workers = share_cores(len(todo), jobs)
         run_jobs([(train_job, (*serialise_plan(plan), str(out), i, workers)) for i in todo], processes, progress.tick)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from fedleak.pipeline.evaluate import evaluate_run
 from fedleak.pipeline.jobs import Tick, deserialise_plan
+from fedleak.pipeline.overlay import overlay_run
 from fedleak.pipeline.prepare import prepare_run
 from fedleak.pipeline.record import record_run
 from fedleak.pipeline.runs import Run, facts, runs
@@ -16,10 +17,13 @@ __all__ = ["train_run", "train_job"]
 
 
 def train_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
-    """Train a federation and record it, resuming an earlier attempt."""
+    """Train a federation and record it, or read a recorded one, resuming an earlier attempt."""
     # Wait, because workers of a killed command notice its end only after their current round.
     with locked(run.folder, patience=30):
         if facts(run) is not None:
+            return
+        if plan.trace is not None:
+            overlay_run(plan, run, tick, workers)
             return
         ready = prepare_run(plan, run)
         clock = record_run(plan, run, ready, tick, workers)

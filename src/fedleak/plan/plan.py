@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from msgspec import Meta
 
+from fedleak.plan.capability_tables import InjectPlan, IsolatePlan, JoinPlan
+from fedleak.plan.recorded_tables import PriorPlan, TracePlan, TruthPlan
+
 if TYPE_CHECKING:  # protocols of later rooms: a plan names them and imports none
     from fedleak.analyses.analysis import Analyser
     from fedleak.attacks.attack import Attack
@@ -23,6 +26,9 @@ if TYPE_CHECKING:  # protocols of later rooms: a plan names them and imports non
 __all__ = [
     "PopulationPlan",
     "FederationPlan",
+    "TracePlan",
+    "TruthPlan",
+    "PriorPlan",
     "InjectPlan",
     "IsolatePlan",
     "JoinPlan",
@@ -34,7 +40,7 @@ __all__ = [
     "trained_part",
 ]
 
-Control: TypeAlias = Literal["iid", "fresh-data", "decoys", "shuffled-selection", "swapped-secrets"]
+Control: TypeAlias = Literal["iid", "fresh-data", "decoys", "shuffled-selection", "swapped-secrets", "rotated-owners"]
 """A run, or a way to mark claims, in which there is nothing to find."""
 
 Play: TypeAlias = "tuple[Attack, Game, Adversary]"
@@ -157,82 +163,21 @@ class FederationPlan:
         bool,
         Meta(description="also report centralised training on all users' data and nearest neighbours, as baselines"),
     ] = True
-
-    @property
-    def monitored(self) -> bool:
-        """Whether the server watches a validation loss."""
-        return self.plateau is not None or self.patience is not None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InjectPlan:
-    """A watermark: a record that the adversary injects into the text of clients whose users hold a secret.
-
-    The capability changes what is trained, so an adversary must have it; without this table nothing is injected. In the
-    paper one client is the victim, and its text gets one record once: victims = 1, insertions = 1 (Yuan et al., 2021,
-    section IV-C).
-    """
-
-    victims: (
+    train: (
         Annotated[
-            int,
+            str,
             Meta(
-                ge=1,
-                description="how many clients get a watermark, drawn by the seed; only they are scored then. Every "
-                "client whose user holds a secret if absent",
+                description="`module:callable`, the local training of your own clients: `train(module, x, y)` trains a "
+                "torch module in place, on tensors. Then lr, epochs, batch, optimizer and clip are not used"
             ),
         ]
         | None
     ) = None
 
-    insertions: (
-        Annotated[
-            int,
-            Meta(ge=1, description="how often it occurs in the text; as often as the user's secret if absent"),
-        ]
-        | None
-    ) = None
-    length: Annotated[int, Meta(ge=1, le=256, description="length in characters; approximate for words")] = 16
-    kind: Annotated[
-        Literal["alphanumeric", "letters", "words"],
-        Meta(description="random letters and digits, random letters, or random words of the held-out text"),
-    ] = "alphanumeric"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IsolatePlan:
-    """An active server: it isolates each victim on a model that only that client trains.
-
-    The capability changes what is trained, so an adversary must have it; without this table no client is isolated
-    (Song et al., 2020, section V-D).
-    """
-
-    victims: Annotated[int, Meta(ge=1, description="how many clients are isolated, drawn by the seed")] = 1
-    user: (
-        Annotated[
-            str, Meta(description="isolate the client of this user (name in the data set); drawn by the seed if absent")
-        ]
-        | None
-    ) = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JoinPlan:
-    """A malicious client that trains a GAN against the shared model (Hitaj et al., 2017).
-
-    It generates images that the shared model classifies as other clients' classes, and trains on them as examples of a
-    fake class, so that the other clients must teach the model better. The model has one more output for that class.
-    The capability changes what is trained, so an adversary must have it.
-    """
-
-    fakes: Annotated[int, Meta(ge=1, description="generated images in the client's data, regenerated each round")] = 100
-    own: Annotated[int, Meta(ge=0, description="images of the auxiliary set in addition, with their true classes")] = (
-        100
-    )
-    steps: Annotated[int, Meta(ge=1, description="steps of the generator each round")] = 5
-    width: Annotated[
-        float, Meta(gt=0, le=4, description="channels of the generator, as a multiple of the paper's Tables I and II")
-    ] = 0.25
+    @property
+    def monitored(self) -> bool:
+        """Whether the server watches a validation loss."""
+        return self.plateau is not None or self.patience is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,7 +205,8 @@ class AuditPlan:
             "reconstruct, match between anonymous updates). For secrets: decoys, scored against records that no client "
             "holds; shuffled-selection, where the adversary gets the participation of the rounds in the wrong order, "
             "and wrong positions of its own records; and swapped-secrets, where predictions for a client are scored "
-            "against another user's secret"
+            "against another user's secret. For a recorded run: rotated-owners, where every client is given another "
+            "user's identity before questions are drawn"
         ),
     ] = "auto"
     adaptive: Annotated[
@@ -299,10 +245,13 @@ class Plan:
     title: str
     story: str
     seeds: tuple[int, ...]
-    dataset: Dataset
+    dataset: Dataset  # with [trace]: the prior data
     population: PopulationPlan
     model: Architecture
     federation: FederationPlan
+    trace: TracePlan | None  # None: Fedleak trains the federation itself
+    truth: TruthPlan
+    prior: PriorPlan
     inject: InjectPlan | None
     isolate: IsolatePlan | None
     join: JoinPlan | None
@@ -341,5 +290,8 @@ class Plan:
 
 def trained_part(resolved: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a resolved plan that determines what is trained."""
-    decides = ("dataset", "population", "model", "federation", "inject", "isolate", "join", "record")
+    decides = (
+        *("dataset", "population", "model", "federation", "trace", "truth", "prior"),
+        *("inject", "isolate", "join", "record"),
+    )
     return {key: resolved[key] for key in decides if key in resolved}

@@ -15,9 +15,22 @@ from fedleak.errors import PlanError, did_you_mean
 from fedleak.plan.alternatives import parts, written_out
 from fedleak.plan.capabilities import granted
 from fedleak.plan.checks import fitting, paired, refuse_multiple, refuse_twice
-from fedleak.plan.configure import configure, convert, to_dict
+from fedleak.plan.code import dataset_table, model_table
+from fedleak.plan.configure import configure, convert
 from fedleak.plan.given import given, holds_object, portable
-from fedleak.plan.plan import AuditPlan, Control, FederationPlan, Plan, PopulationPlan, RecordPlan
+from fedleak.plan.plan import (
+    AuditPlan,
+    Control,
+    FederationPlan,
+    Plan,
+    PopulationPlan,
+    PriorPlan,
+    RecordPlan,
+    TracePlan,
+    TruthPlan,
+)
+from fedleak.plan.recorded_run import possible_controls, refuse_untrained, require
+from fedleak.plan.resolved import resolved
 from fedleak.plan.together import check_together
 
 if TYPE_CHECKING:
@@ -37,6 +50,9 @@ _TOP: Mapping[str, Any] = {
     "population": dict,
     "model": dict,
     "federation": dict,
+    "trace": dict,
+    "truth": dict,
+    "prior": dict,
     "inject": dict,
     "isolate": dict,
     "join": dict,
@@ -71,10 +87,15 @@ def parse(text: str, source: str = "plan", change: Mapping[str, Any] | None = No
     """Validate the text of a plan; `source` is named in errors, and `change` replaces keys by tables or objects."""
     change = portable(change or {})
     top, in_process = checked(merged(toml(text, source), change), source)
+    trace = configure(TracePlan, top["trace"], f"{source} [trace]") if "trace" in top else None
+    truth = configure(TruthPlan, top.get("truth", {}), f"{source} [truth]")
+    prior = configure(PriorPlan, top.get("prior", {}), f"{source} [prior]")
+    if trace is not None:
+        refuse_untrained(top, source)
     population = configure(PopulationPlan, top.get("population", {}), f"{source} [population]")
     refuse_multiple(top.get("audit", {}), f"{source} [audit]")
     audit = configure(AuditPlan, top.get("audit", {}), f"{source} [audit]")
-    dataset: Dataset = component("dataset", top["dataset"], f"{source} [dataset]")
+    dataset: Dataset = component("dataset", dataset_table(top, prior), f"{source} [dataset]")
     model: Architecture = component("model", model_table(top["model"]), f"{source} [model]")
     attacks: tuple[Attack, ...] = components("attack", top, source)
     if not attacks:
@@ -85,9 +106,13 @@ def parse(text: str, source: str = "plan", change: Mapping[str, Any] | None = No
     paired(attacks, adversaries, source)
     capabilities = granted(top, attacks, adversaries, games, source)
     if audit.controls == "auto":
-        needed = list(dict.fromkeys(game.controls[0] for game in games))
+        usual = [game.controls if trace is None else possible_controls(game) for game in games]
+        needed = list(dict.fromkeys(first for first, *_ in filter(None, usual)))
         audit = replace(audit, controls=convert(needed, tuple[Control, ...], f"{source} [audit] controls"))
-    fitting(games, population, audit, source)
+    if trace is None:
+        fitting(games, population, audit, source)
+    else:
+        require(games, truth, prior, top, audit, source)
     plan = Plan(
         title=top.get("title", source),
         story=top.get("story", ""),
@@ -96,6 +121,9 @@ def parse(text: str, source: str = "plan", change: Mapping[str, Any] | None = No
         population=population,
         model=model,
         federation=configure(FederationPlan, top.get("federation", {}), f"{source} [federation]"),
+        trace=trace,
+        truth=truth,
+        prior=prior,
         **capabilities,
         record=configure(RecordPlan, top.get("record", {}), f"{source} [record]"),
         audit=audit,
@@ -131,38 +159,9 @@ def checked(raw: Mapping[str, Any], source: str) -> tuple[dict[str, Any], bool]:
     objects = {key: value for key, value in raw.items() if holds_object(key, value)}
     top = {key: objects[key] if key in objects else convert(raw[key], _TOP[key], f"{source}: {key}") for key in raw}
     for key in ("dataset", "model", "attack"):
-        if key not in top:
+        if key not in top and not (key == "dataset" and "trace" in top):
             raise PlanError(f"{source}: missing table [{key}]" if key != "attack" else f"{source}: no [[attack]] given")
     return top, bool(objects)
-
-
-def model_table(table: Any) -> Any:
-    """[model], where `module:callable` is the user's own model; an object is returned unchanged."""
-    name = table.get("name", "") if isinstance(table, Mapping) else ""
-    return {**table, "name": "own", "target": name} if ":" in str(name) else table
-
-
-def resolved(plan: Plan) -> dict[str, Any]:
-    """A plan as plain data, with every default."""
-    powers = {"inject": plan.inject, "isolate": plan.isolate, "join": plan.join}
-    return {
-        "title": plan.title,
-        "story": plan.story,
-        "seeds": list(plan.seeds),
-        "dataset": to_dict(plan.dataset),
-        "population": to_dict(plan.population),
-        "model": to_dict(plan.model),
-        "federation": to_dict(plan.federation),
-        **{name: to_dict(table) for name, table in powers.items() if table is not None},
-        "record": to_dict(plan.record),
-        "audit": to_dict(plan.audit),
-        "attack": [to_dict(attack) for attack in plan.attacks],
-        "game": [to_dict(game) for game in plan.games],
-        "analysis": [to_dict(analysis) for analysis in plan.analyses],
-        "defence": [[to_dict(defence) for defence in alternative] for alternative in plan.defences],
-        "deployed": plan.deployed,
-        "limits": dict(plan.limits),
-    }
 
 
 def toml(text: str, source: str) -> dict[str, Any]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from fedleak.core import FloatArray, Layer, Layout, Params
 from fedleak.errors import TraceError
+from fedleak.trace.update_rows import BLOCK
 
 __all__ = ["Arrays", "ArrayLayout"]
 
@@ -30,6 +31,7 @@ class ArrayLayout:
     layout: Layout
     spans: Mapping[str, tuple[str, slice, tuple[int, ...]]]  # array -> layer, place in its flat vector, shape
     left_out: Mapping[str, str]  # arrays that are no weights, and why
+    buffer: FloatArray = field(default_factory=lambda: np.empty(BLOCK, np.float32), compare=False, repr=False)
 
     @staticmethod
     def of(arrays: Arrays) -> ArrayLayout:
@@ -61,39 +63,71 @@ class ArrayLayout:
         """A model of zeros."""
         return {layer.name: np.zeros(layer.size, np.float32) for layer in self.layout}
 
-    def model(self, arrays: Arrays) -> dict[str, FloatArray]:
-        """The arrays of a whole model as flat layers; an error names an array that is missing or does not fit."""
+    def model(self, arrays: Arrays, before: Params | None = None) -> dict[str, FloatArray]:
+        """The arrays of a model as flat layers; an error names an array that does not fit.
+
+        An array that is not there is as it was before: where clients send only some arrays back (adapters, a head), a
+        server that averages what it is sent has no others from then on.
+        """
         found = self.empty()
         for name, (layer, span, shape) in self.spans.items():
-            if name not in arrays:
-                raise TraceError(f"the server sent a model without '{name}', which it sent before")
-            _require_shape(name, arrays[name], shape)
-            found[layer][span] = arrays[name].reshape(-1)
+            if name in arrays:
+                _require_shape(name, arrays[name], shape)
+                found[layer][span] = arrays[name].reshape(-1)
+            elif before is not None:
+                found[layer][span] = before[layer][span]
         return found
 
     def holds(self, model: Params, arrays: Arrays) -> bool:
-        """Whether arrays are this model, to the last bit."""
+        """Whether arrays are this model, or a part of it, to the last bit."""
         return all(
-            name in arrays
-            and arrays[name].shape == shape
-            and np.array_equal(_bits(model[layer][span]), _bits(arrays[name].reshape(-1)))
+            arrays[name].shape == shape and np.array_equal(_bits(model[layer][span]), _bits(arrays[name].reshape(-1)))
             for name, (layer, span, shape) in self.spans.items()
+            if name in arrays
         )
 
-    def subtract(self, sent: Params, arrays: Arrays, into: Mapping[str, FloatArray], *, differences: bool) -> None:
-        """Write what a client changed into `into`; of what it did not send it changed nothing."""
-        for name, (layer, span, shape) in self.spans.items():
-            array = arrays.get(name)
-            if array is None:
-                into[layer][span] = 0
-                continue
-            _require_shape(name, array, shape)
-            if why := _not_weights(array):
-                raise TraceError(f"'{name}' is no longer an array of weights ({why})")
-            if differences:
-                into[layer][span] = array.reshape(-1)
-            else:
-                np.subtract(array.reshape(-1), sent[layer][span], out=into[layer][span], casting="same_kind")
+    def check(self, arrays: Arrays) -> None:
+        """Reject the reply of a client whose arrays do not fit the model."""
+        for name, (_, _, shape) in self.spans.items():
+            if name in arrays:
+                _require_shape(name, arrays[name], shape)
+                if why := _not_weights(arrays[name]):
+                    raise TraceError(f"'{name}' is no longer an array of weights ({why})")
+
+    def changes(
+        self, sent: Params, arrays: Arrays, first: Sequence[int], *, differences: bool
+    ) -> Iterator[tuple[int, int, FloatArray]]:
+        """What a client changed, in blocks: layer, place in its flat vector, values, which the next block overwrites.
+
+        Of what it did not send it changed nothing. Blocks keep the values in the processor's cache from here to the
+        disk; `first` is how long the first block of each layer is.
+        """
+        flat = {name: arrays[name].reshape(-1) for name in self.spans if name in arrays}
+        for index, parts in enumerate(self._parts()):
+            layer, size = self.layout[index].name, parts[-1][2]
+            start, stop = 0, min(first[index], size)
+            while start < size:
+                block = self.buffer[: stop - start]
+                for name, begin, end in parts:
+                    low, high = max(begin, start), min(end, stop)
+                    if low < high:
+                        out = block[low - start : high - start]
+                        if name not in flat:
+                            out.fill(0)
+                        elif differences:
+                            out[:] = flat[name][low - begin : high - begin]
+                        else:
+                            values = flat[name][low - begin : high - begin]
+                            np.subtract(values, sent[layer][low:high], out=out, casting="same_kind")
+                yield index, start, block
+                start, stop = stop, min(stop + BLOCK, size)
+
+    def _parts(self) -> list[list[tuple[str, int, int]]]:
+        """For each layer its arrays: name, and where they begin and end in its flat vector."""
+        found: dict[str, list[tuple[str, int, int]]] = {layer.name: [] for layer in self.layout}
+        for name, (layer, span, _) in self.spans.items():
+            found[layer].append((name, span.start, span.stop))
+        return list(found.values())
 
 
 def _home(name: str) -> tuple[str, str]:

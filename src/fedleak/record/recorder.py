@@ -21,6 +21,7 @@ from fedleak.errors import FedleakError, TraceError
 from fedleak.federation.federation import Round
 from fedleak.record.arrays import ArrayLayout, Arrays
 from fedleak.record.key import Key
+from fedleak.record.round_sum import add_up, all_alike, finite_update, fitting, is_finite
 from fedleak.record.state import RecorderState, Reply
 from fedleak.trace.files import private_folder
 from fedleak.trace.header import Header
@@ -75,8 +76,6 @@ class Recorder:
         self._arrays: ArrayLayout | None = None
         self._start: dict[str, FloatArray] | None = None  # the model that the clients of this round were sent
         self._recorded: Params | None = None  # the last model in the trace
-        self._row: dict[str, FloatArray] = {}  # one update at a time
-        self._scaled: dict[str, FloatArray] = {}  # the same, times its weight in the mean
         self._asked = 0  # training rounds of the server in this start
         self._writer: TraceWriter | None = None
         self._key: Key | None = None
@@ -90,10 +89,9 @@ class Recorder:
         """The model that a round's clients are sent."""
         if self._arrays is None:
             self._arrays = ArrayLayout.of(arrays)
-            self._row, self._scaled = self._arrays.empty(), self._arrays.empty()
         # Usually it is the model that the last round ended with, which need not be copied.
         if self._start is None or not self._arrays.holds(self._start, arrays):
-            self._start = self._arrays.model(arrays)
+            self._start = self._arrays.model(arrays, self._start)
 
     @_guarded
     def received(
@@ -104,7 +102,7 @@ class Recorder:
             raise TraceError("a round ended that began before the recorder was there")
         self._asked += 1
         start, arrays = self._start, self._arrays
-        weights = start if after is None or arrays.holds(start, after) else arrays.model(after)
+        weights = start if after is None or arrays.holds(start, after) else arrays.model(after, start)
         writer = self._opened(replies, start)
         self._jump(writer, start)
         key = self._key
@@ -124,7 +122,7 @@ class Recorder:
             number=writer.rounds + 1,
             clients=np.array([known[name] for name in present], dtype=np.int64),
             sizes=np.array(sizes, dtype=np.int64),
-            updates={} if rows is not None else {name: values[None][:0] for name, values in self._row.items()},
+            updates={} if rows is not None else {name: values[None][:0] for name, values in start.items()},
             aggregate=mean or {name: weights[name] - start[name] for name in start},
             weights=weights,
             dropped=tuple(dropped),
@@ -145,50 +143,30 @@ class Recorder:
         The mean is empty where there was nothing to add up.
         """
         assert self._arrays is not None
-        counts = [reply.examples or 0 for reply in replies]
-        weighted = all(counts)
-        total = self._arrays.empty()
-        kept: list[int] = []
-        seen: set[str] = set()
-        same = rows is not None and self._all_alike(replies, start)
+        same = rows is not None and all_alike(self._arrays, replies, start)
         if same:
             self._note("some rounds show one update for all clients, as secure aggregation does; they are left out")
-        for at, reply in enumerate(replies):
-            if names[at] in seen:
-                dropped.append((names[at], "a second reply of the same client"))
-                continue
-            try:
-                self._arrays.subtract(start, reply.arrays, self._row, differences=reply.differences)
-            except TraceError as error:
-                dropped.append((names[at], str(error)))
-                continue
-            # The sum of squares is finite if and only if every value is, up to 1e19: one pass instead of two.
-            if not np.isfinite(sum(float(np.dot(values, values)) for values in self._row.values())):
-                dropped.append((names[at], "its update is not finite"))
-                continue
-            seen.add(names[at])
-            kept.append(at)
-            share = np.float32(counts[at] if weighted else 1)
-            for name, values in self._row.items():
-                np.multiply(values, share, out=self._scaled[name])
-                total[name] += self._scaled[name]
-            if rows is not None and not same:
-                self._leave_out()
-                rows.add(self._row)
+        counts = [reply.examples or 0 for reply in replies]
+        shares = counts if all(counts) else [1] * len(replies)
+        kept = fitting(self._arrays, replies, names, dropped)
+        total = add_up(self._arrays, replies, kept, start, shares, None if same else rows)
+        if not all(is_finite(values) for values in total.values()):
+            # One value that is not finite spoils the sum. It is rare, and only then every update is looked at alone.
+            if rows is not None:
+                rows.restart()
+            finite = [at for at in kept if finite_update(self._arrays, replies[at], start)]
+            dropped += [(names[at], "its update is not finite") for at in kept if at not in finite]
+            kept = finite
+            total = add_up(self._arrays, replies, kept, start, shares, None if same else rows)
         if not kept:
             return [], {}
-        divisor = np.float32(sum(counts[at] if weighted else 1 for at in kept))
+        divisor = np.float32(sum(shares[at] for at in kept))
         for values in total.values():
             np.divide(values, divisor, out=values)
         if same:
             dropped += [(names[at], "the same update as every other client: secure aggregation") for at in kept]
             kept = []
         return kept, total
-
-    def _leave_out(self) -> None:
-        assert self._writer is not None
-        for name in self._writer.header.unrecorded:
-            self._row[name].fill(0)
 
     def _jump(self, writer: TraceWriter, start: Params) -> None:
         """Where clients were sent another model than the last one on record, a round without clients leads there."""
@@ -238,7 +216,7 @@ class Recorder:
         if unknown := set(self._layers or ()) - set(names):
             raise TraceError(f"the model has no layer '{min(unknown)}'; it has {', '.join(names)}")
         sums = self._sums
-        if not sums and self._all_alike(replies, start):
+        if not sums and all_alike(self._arrays, replies, start):
             sums = True
             self._note("every client shows the same update, as secure aggregation does: only sums are recorded")
         counted = all(reply.examples for reply in replies)
@@ -258,22 +236,6 @@ class Recorder:
             unrecorded=tuple(name for name in names if self._layers is not None and name not in self._layers),
             every=self._every,
         )
-
-    def _all_alike(self, replies: Sequence[Reply], start: Params) -> bool:
-        """Whether several clients sent exactly the same, as they seem to under secure aggregation."""
-        if len(replies) < 2:
-            return False
-        first = replies[0].arrays
-        # The first values of each array tell nearly always; only then the rest is looked at.
-        for cut in (16, None):
-            for reply in replies[1:]:
-                if set(reply.arrays) != set(first) or not all(
-                    np.array_equal(array.reshape(-1)[:cut], first[name].reshape(-1)[:cut])
-                    for name, array in reply.arrays.items()
-                ):
-                    return False
-        assert self._arrays is not None
-        return not self._arrays.holds(start, first)  # clients that change nothing are alike, too
 
     def _note(self, text: str) -> None:
         if text not in self._notes:

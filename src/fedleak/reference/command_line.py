@@ -13,8 +13,13 @@ __all__ = ["option_tables"]
 def option_tables() -> dict[str, str]:
     """A table for each verb that has options, and one for the options before the verb."""
     context = click.Context(cli)
-    commands = {f"options of {name}": cli.get_command(context, name) for name in cli.list_commands(context)}
-    found = {name: _options(command) for name, command in commands.items() if command is not None}
+    found: dict[str, str] = {}
+    for name in cli.list_commands(context):
+        command = cli.get_command(context, name)
+        if isinstance(command, click.Group):
+            found |= {f"options of {name} {one}": _options(each) for one, each in command.commands.items()}
+        elif command is not None:
+            found[f"options of {name}"] = _options(command)
     return {name: text for name, text in {**found, "options before the verb": _options(cli)}.items() if text}
 
 

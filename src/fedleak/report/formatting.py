@@ -29,6 +29,9 @@ __all__ = [
 _TIMES_WORTH = 0.25  # a multiple of a larger chance level says less than the two numbers
 
 
+PLAIN, RECORDED = "no defence", "recorded run"
+
+
 def run_label(defence: Mapping[str, Any] | None, control: str | None) -> str:
     """Name a run in a table.
 
@@ -44,7 +47,7 @@ def run_label(defence: Mapping[str, Any] | None, control: str | None) -> str:
         )
         name = str(defence.get("name", "defence"))
         parts.append(f"{name} ({rest})" if rest else name)
-    return printable(", ".join(parts) or "no defence")
+    return printable(", ".join(parts) or PLAIN)
 
 
 def epsilon(value: float) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
+from fedleak.core import in_unit
 from fedleak.report import formatting, summary
 from fedleak.report.section import sections
 from fedleak.results.audit import Audit
@@ -34,12 +35,13 @@ def write(audit: Audit, path: Path) -> Path:
 def render(audit: Audit) -> str:
     """Render the page; the same audit always gives the same text."""
     environment = _environment()
-    shown = []
+    shown, unit = [], next((game.unit for game in audit.games.values()), "user")
     for section in sections():
         context = section.context(audit)
         if context is not None:
             partial = environment.get_template(str(section.partial))
-            shown.append((section, Markup(partial.render(audit=audit, **context))))  # the template escaped its parts
+            text = partial.render(audit=audit, **context)  # the template escaped its parts
+            shown.append((section, Markup(in_unit(text, unit) if section.by_unit else text)))
     return environment.get_template("report.html").render(
         audit=audit,
         sections=shown,
@@ -69,6 +71,7 @@ def _environment() -> jinja2.Environment:
         picked_interval=formatting.picked_interval,
         by_seed=formatting.by_seed,
         kind=summary.verdict_kind,
+        too_few=summary.too_few,
         verdict=summary.verdict,
         most=lambda rows: rows[:_MOST_RECORDS],
         spaced=lambda name: str(name).replace("_", " "),

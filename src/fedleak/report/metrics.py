@@ -39,6 +39,9 @@ _CONTROLS = {
     "unrelated to what the model learned.",
     "swapped-secrets": "The same predictions, each client's scored against the secret of another client's user. Chance "
     "is higher than elsewhere: permuting the swapped secrets returns some to their own client.",
+    "rotated-owners": "The same attacks on a recorded run, with every client given another user's identity before the "
+    "questions are drawn. An attack that names everybody correctly is then always wrong, so scores below chance are "
+    "expected; only scores above it count.",
 }
 
 

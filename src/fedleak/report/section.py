@@ -28,6 +28,7 @@ class Section:
     name: ClassVar[str]  # the anchor on the page
     link: ClassVar[str]  # in the table of contents
     title: ClassVar[str]  # the heading
+    by_unit: ClassVar[bool] = False  # its text says users, and is reworded where an audit asks for clients
 
     def context(self, audit: Audit) -> Mapping[str, Any] | None:
         """Variables of the partial besides `audit`; None omits the section."""

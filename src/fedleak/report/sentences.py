@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from fedleak.report.formatting import by_seed, format_value, percent, times
-from fedleak.report.summary import GameSummary, RunSummary, changed, leaks, verdict
+from fedleak.report.summary import GameSummary, RunSummary, changed, leaks, too_few, verdict
 from fedleak.results.audit import MetricInfo, Score
 from fedleak.score.controls import POWER, departure, detectable
 
@@ -28,7 +28,7 @@ def found(scene: GameSummary) -> str:
         return told
     match run.leaks(scene.metric):
         case None:
-            return f"{told} No verdict: too few users."
+            return f"{told} No verdict: {too_few(best)}."
         case False:
             return f"{told} No attack was shown to beat guessing."
     return f"{told} {_leaking(run, scene.metric)} was shown to beat guessing."
@@ -83,7 +83,7 @@ def control_held(scene: GameSummary) -> tuple[bool | None, str]:
             "No control was run, so this audit cannot separate leakage from users' data from artefacts of the set-up."
         )
     if any(leaks(score) is None for score in scores):
-        return None, "The control gives no verdict: too few users."
+        return None, f"The control gives no verdict: {too_few(scores[0])}."
     off = [(score, direction) for score in scores if (direction := departure(score, len(scores)))]
     kinds = {run.control for run in scene.controls}
     where = "where no data is user-specific" if kinds == {"iid"} else "where there is nothing to find"
@@ -130,7 +130,7 @@ def helped(scene: GameSummary, run: RunSummary) -> str:
     )
     match run.leaks(scene.metric):
         case None:
-            sentence += ", with no verdict: too few users"
+            sentence += f", with no verdict: {too_few(after)}"
         case False:
             sentence += f", and no attack was shown to beat chance ({format_value(after.chance)})"
         case True if leaks(after):

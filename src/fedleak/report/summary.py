@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedleak.report.formatting import format_value, interval, picked_interval, run_label
+from fedleak.core import counted
+from fedleak.report.formatting import PLAIN, RECORDED, format_value, interval, picked_interval, run_label
 from fedleak.report.metrics import metric_info, metric_title
 from fedleak.results.audit import Audit, GameInfo, MetricInfo, Score, Threat, Utility
 from fedleak.results.detail import Detail
@@ -20,6 +21,7 @@ __all__ = [
     "leaks",
     "verdict",
     "verdict_kind",
+    "too_few",
     "changed",
     "compared",
     "failed",
@@ -127,6 +129,7 @@ def game_summaries(audit: Audit) -> tuple[GameSummary, ...]:
     found: list[GameSummary] = []
     pairs = dict.fromkeys((score.adversary, score.game) for score in audit.scores)
     threats = {threat.name: threat for threat in audit.threats}
+    recorded = "trace" in audit.resolved  # with the defences that it had, if any
     for adversary, game in pairs:
         here = [score for score in audit.scores if (score.adversary, score.game) == (adversary, game)]
         labels = {run_label(score.defence, score.control): score for score in here}
@@ -137,8 +140,8 @@ def game_summaries(audit: Audit) -> tuple[GameSummary, ...]:
         metrics = list(dict.fromkeys(score.metric for score in here))
         runs = (
             RunSummary(
-                label=label,
-                short=_short(labels[label]),
+                label=RECORDED if recorded and label == PLAIN else label,
+                short=RECORDED if recorded and label == PLAIN else _short(labels[label]),
                 key=_letters(position),
                 defended=labels[label].defence is not None,
                 control=labels[label].control,
@@ -176,6 +179,11 @@ def _letters(position: int) -> str:
     return chr(ord("A") + position) if position < 26 else f"{chr(ord('A') + position % 26)}{position // 26}"
 
 
+def too_few(score: Score) -> str:
+    """What a score has too few of for a verdict: users behind one client share its updates, so clients count there."""
+    return f"too few {score.unit if score.clients is None else 'client'}s"
+
+
 def verdict(score: Score, *, picked: bool = False) -> str:
     """The verdict on one score, in fixed words; a failed attack does not prove privacy.
 
@@ -183,7 +191,8 @@ def verdict(score: Score, *, picked: bool = False) -> str:
     """
     shown = leaks(score)
     if shown is None:
-        return f"no verdict: too few users ({score.users})"
+        many = score.users if score.clients is None else f"{score.clients}, with {counted(score.users, 'user')}"
+        return f"no verdict: {too_few(score)} ({many})"
     if score.verdict and not picked:
         return score.verdict
     numbers = f"{picked_interval(score) if picked else interval(score)}, chance {format_value(score.chance)}{_p(score)}"

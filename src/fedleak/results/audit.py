@@ -62,7 +62,9 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     chance_low: float | None = None  # the 2.5th percentile of the same; of a distance the 97.5th
     multiple: float | None  # value / chance; None where chance is 0
     n: int  # questions asked
-    users: int  # users that the interval resamples, over all seeds
+    users: int  # users in the questions, over all seeds, which the interval resamples
+    clients: int | None = None  # where many users are behind one client: the clients, which it resamples instead
+    unit: str = "user"  # what is asked for: user, or client, with all users behind it
     options: int  # users, or values, to choose from in one question; 1 where the answer is yes or no
     seeds: list[int]
     defence: dict[str, Any] | None = None  # {"name": ..., settings ...}
@@ -105,6 +107,7 @@ class GameInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What a game asks, and how its scores are shown."""
 
     question: str  # in plain words
+    unit: str = "user"  # what is asked for: user, or client, with all users behind it
     controls: list[str]  # the controls under which it has nothing to find
     metrics: list[MetricInfo] = []  # the headline metric first
     multiples: bool = True  # whether multiples of chance say something

@@ -11,7 +11,7 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from fedleak import errors
+from fedleak import errors, registry
 from fedleak.attacks.attack import Attack
 from fedleak.core import UserId
 from fedleak.errors import AttackError, FedleakError
@@ -104,10 +104,12 @@ def attack_in_process(
     beside: Path,
     budget: Budget,
     progress: Callable[[float], None],
+    withheld: Collection[str] = (),
 ) -> Isolated:
     """Run an attack in a process that holds its view, its prior data and the questions, and nothing else.
 
     `beside` is a folder on the file system of the trace, below which the view is written for the time of the attack.
+    `withheld` are modules that hold users' data, which it may not import.
     """
     # Resolved: the process that forks the attack may have been started in another folder.
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=beside)).resolve()
@@ -126,7 +128,9 @@ def attack_in_process(
                 "workers": budget.workers,
             },
         )
+        _import_own(view)
         modules, packages = _code(attack, questions, *view.defences)
+        modules = {name: file for name, file in modules.items() if name not in withheld}
         job = AttackJob(
             folder=str(folder), modules=modules, packages=packages, memory=budget.memory, minutes=budget.minutes
         )
@@ -157,6 +161,16 @@ def rename(prior: Prior, questions: Questions) -> tuple[Prior, Questions]:
 def _numbered(column: Any) -> Any:
     """Documents and albums by their order here, not by their place in the data set."""
     return None if column is None else np.unique(column, return_inverse=True)[1].reshape(-1).astype(np.int64)
+
+
+def _import_own(view: View) -> None:
+    """Import the user's own model and training here, so that the process may read the files of their modules.
+
+    Only the modules that this loads, not their whole packages: those may hold the users' data.
+    """
+    target = getattr(view.own_model, "target", None)
+    for name in filter(None, (target, view.own_training)):
+        registry.resolve_own(name)
 
 
 def _code(*objects: Any) -> tuple[dict[str, str], tuple[str, ...]]:

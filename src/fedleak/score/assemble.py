@@ -12,12 +12,14 @@ from typing import Any
 
 import msgspec
 
-from fedleak.core import Capability, Observation
+from fedleak.core import Capability, Observation, in_unit
 from fedleak.games.game import Game
 from fedleak.plan.plan import Plan
+from fedleak.plan.recorded_run import possible_controls
 from fedleak.results.audit import Audit, GameFigure, GameInfo, NotRun, Score, Threat, Utility
 from fedleak.results.defence_results import Effect, Promise, Promised
 from fedleak.results.detail import Detail
+from fedleak.score.about import federation_facts, population_facts
 from fedleak.score.controls import warnings
 from fedleak.score.labels import described, label, settings_key
 from fedleak.score.score import AttackResult, Measured, measure_all, scores_of
@@ -47,30 +49,15 @@ def assemble(plan: Plan, runs: Sequence[RunResult], seconds: float, effects: Seq
     base = runs[0]
     scores, details = scored(plan, runs)
     first = base.facts[0]
-    games = {label(game, plan.games): about(game) for game in plan.games}
+    games = {label(game, plan.games): about(game, plan, first.silos) for game in plan.games}
     missing = missing_strongest(plan)
     return Audit(
         title=plan.title,
         story=plan.story,
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         source=first.source,
-        population={
-            "users": first.users,
-            "private examples": first.private_examples,
-            "prior examples": first.prior_examples,
-            "test examples": first.test_examples,
-            "prior": plan.population.prior,
-            "split": next((f.action for f in first.findings if f.kind == "split"), "none"),
-            "prior share": plan.population.prior_share,
-        },
-        federation={
-            "model": plan.resolved["model"]["name"],
-            "parameters": first.parameters,
-            "layers": first.layers,
-            "clients": (1 if plan.population.prior == "none" else 2) * first.users,
-            "updates dropped": sum(f.dropped for f in base.facts),
-            **plan.resolved["federation"],
-        },
+        population=population_facts(plan, first),
+        federation=federation_facts(plan, base),
         findings=list(first.findings),
         threats=[threat(adversary) for adversary in plan.adversaries],
         attacks={label(attack, plan.attacks): attack.summary for attack in plan.attacks},
@@ -86,7 +73,9 @@ def assemble(plan: Plan, runs: Sequence[RunResult], seconds: float, effects: Seq
             for run in runs
             if run.control is None and not run.adaptive and (given := described(run.defences)) is not None
         ],
-        tradeoffs=tradeoffs(scores, [price(run) for run in runs if run.control is None], plan.audit.target, missing),
+        tradeoffs=tradeoffs(scores, [price(run) for run in runs if run.control is None], plan.audit.target, missing)
+        if plan.trace is None
+        else [],
         not_run=[NotRun(adversary=who, game=game, attack=attack) for (who, game), attack in missing.items()],
         untested=[*untested(plan), *too_little(plan, runs)],
         plan=plan.text,
@@ -106,7 +95,7 @@ def scored(plan: Plan, runs: Sequence[RunResult]) -> tuple[list[Score], list[Det
         tried.setdefault(one.question, []).append(one.measured)
     for one in every:
         seeds = [each.seed for each in one.played]
-        labels = {**one.labels, "utility": utility_of(one.run, runs[0])}
+        labels = {**one.labels, "utility": utility_of(one.run, runs[0]), "unit": plan.truth.unit}
         found = scores_of(one.measured, one.game, plan.audit.level, seeds, tried[one.question], **labels)
         scores += [limited(score, plan.limits.get(one.game.name, {}), one.run) for score in found.values()]
         null = next(iter(one.measured.values())).null
@@ -161,11 +150,15 @@ def limited(score: Score, limits: Mapping[str, float], run: RunResult) -> Score:
     return msgspec.structs.replace(score, limit=limit, exceeded=limit is not None and score.low > limit)
 
 
-def about(game: Game) -> GameInfo:
-    """The description of a game for the report."""
+def about(game: Game, plan: Plan | None = None, silos: int = 0) -> GameInfo:
+    """The description of a game for the report: what it asks for, where many users are behind one client."""
+    unit = "user" if plan is None else plan.truth.unit
+    behind = bool(silos) and unit == "user" and game.behind_question
+    pooled = "A client stands for all users behind it." if silos and unit == "client" else ""
     return GameInfo(
-        question=f"{game.summary} {game.note}".strip(),
-        controls=list(game.controls),
+        question=" ".join(filter(None, (behind or in_unit(game.summary, unit), in_unit(game.note, unit), pooled))),
+        unit=unit,
+        controls=list(game.controls if plan is None or plan.trace is None else possible_controls(game)),
         metrics=[metric.info for metric in game.metrics],
         multiples=game.multiples,
         legend=game.legend,
@@ -191,9 +184,11 @@ def game_figures(plan: Plan, scores: Sequence[Score]) -> list[GameFigure]:
     return found
 
 
-def utility_of(run: RunResult, base: RunResult) -> Utility:
-    """Mean over seeds, with the range they span."""
-    values = [facts.utility for facts in run.facts]
+def utility_of(run: RunResult, base: RunResult) -> Utility | None:
+    """Mean over seeds, with the range they span; None for a recorded run."""
+    values = measured_utility(run)
+    if not values:
+        return None
     central = [facts.centralised for facts in base.facts if facts.centralised is not None]
     near = [facts.knn for facts in base.facts if facts.knn is not None]
     return Utility(
@@ -202,20 +197,27 @@ def utility_of(run: RunResult, base: RunResult) -> Utility:
         low=min(values),
         high=max(values),
         higher_is_better=base.facts[0].higher_is_better,
-        undefended=statistics.fmean(facts.utility for facts in base.facts) if run.defences else None,
+        undefended=statistics.fmean(measured_utility(base)) if run.defences else None,
         centralised=statistics.fmean(central) if central else None,
         knn=statistics.fmean(near) if near else None,
         chance=statistics.fmean(facts.chance for facts in base.facts),
     )
 
 
+def measured_utility(run: RunResult) -> list[float]:
+    """The utility of every seed; none for a recorded run, whose test data nobody kept."""
+    return [facts.utility for facts in run.facts if facts.utility is not None]
+
+
 def price(run: RunResult) -> Price:
     """What a run cost."""
-    at_matched = [facts.matched if facts.matched is not None else facts.utility for facts in run.facts]
+    utility = measured_utility(run)
+    pairs = zip(run.facts, utility, strict=True)
+    at_matched = [alone if facts.matched is None else facts.matched for facts, alone in pairs]
     return Price(
         defence=described(run.defences),
         adaptive=run.adaptive,
-        utility=[facts.utility for facts in run.facts],
+        utility=utility,
         constant=[facts.chance for facts in run.facts],
         matched=at_matched if any(facts.matched is not None for facts in run.facts) else None,
         steps=[facts.local_steps for facts in run.facts],

@@ -27,10 +27,14 @@ def departure(score: Score, tests: int = 1) -> Literal["above", "below"] | None:
     Both must agree: the interval, which resamples users, and the permutation of identities, corrected for the number
     of tests (Bonferroni; the tail of the permutations is taken for a normal one). Either alone has a higher error rate
     than its level where users are few, because averages over ranks are skewed.
+
+    With rotated owners an attack that names everybody correctly is always wrong, so scores below chance are expected.
     """
     limit = _correction(tests)
     if score.low > score.chance and score.value - score.chance > limit * (score.chance_high - score.chance):
         return "above"
+    if score.control == "rotated-owners":
+        return None
     lowest = score.chance if score.chance_low is None else score.chance_low
     if score.high < score.chance and score.chance - score.value > limit * (score.chance - lowest):
         return "below"
@@ -54,7 +58,7 @@ def detectable(score: Score, tests: int = 1) -> float | None:
     inside = float(stats.norm.isf((1 - score.level) / 2))
     values = np.linspace(score.chance, 1, 2001)
     share = np.sqrt(values * (1 - values))
-    spread = share / np.sqrt(max(1, score.users))
+    spread = share / np.sqrt(max(1, score.clients or score.users))
     own, at = (score.high - score.low) / 2 / inside, np.sqrt(max(0.0, score.value * (1 - score.value)))
     if own > 0 and at > 0:
         spread = np.minimum(spread, own * share / at)
@@ -65,7 +69,7 @@ def detectable(score: Score, tests: int = 1) -> float | None:
         return None
     critical = values[shown.argmax()]
     # Resampling n users understates the spread by a factor of n / (n - 1) in the variance.
-    few = max(2, score.users)
+    few = max(2, score.clients or score.users)
     above = float(stats.t.ppf(POWER, few - 1)) * np.sqrt(few / (few - 1))
     enough = values - above * spread >= critical
     return float(values[enough.argmax()]) if enough.any() else None
@@ -84,8 +88,9 @@ def null_scores(scores: Sequence[Score], controls: Mapping[str, Sequence[str]]) 
 
 
 def warnings(scores: Sequence[Score], controls: Mapping[str, Sequence[str]], findings: Sequence[Finding]) -> list[str]:
-    """Warnings to show before any verdict: a failed control, and a split that is known to mislead."""
-    told = [f"{f.text}" for f in findings if (f.kind, f.action) == ("split", "stratified")]
+    """Warnings to show before any verdict: a failed control, a split that is known to mislead, a bad imitation."""
+    misleading = (("split", "stratified"), ("imitation", "warn"))
+    told = [f.text for f in findings if (f.kind, f.action) in misleading]
     nulls = null_scores(scores, controls)
     for adversary, game in dict.fromkeys((score.adversary, score.game) for score in nulls):
         here = [score for score in nulls if (score.adversary, score.game) == (adversary, game)]

@@ -38,8 +38,9 @@ def decide(measured: Measured, *, level: float, tried: Sequence[Measured] = (), 
     family = list(tried) or [measured]
     beyond = measured.value < measured.chance_high if lower_leaks else measured.value > measured.chance_high
     p = _corrected(measured, family, -1.0 if lower_leaks else 1.0)
+    independent = measured.users if measured.clients is None else measured.clients
     return Decision(
-        leaks=None if measured.users < measured.least else bool(beyond and p <= 1 - level),
+        leaks=None if independent < measured.least else bool(beyond and p <= 1 - level),
         p=p,
         everywhere=Interval(measured.low, measured.high)
         if measured.ends is None

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from fedleak.core import advantage, format_interval, format_value
+from fedleak.core import advantage, counted, format_interval, format_value, in_unit
 from fedleak.errors import AttackError, did_you_mean
 from fedleak.games.game import Game
 from fedleak.metrics.attack_result import AttackResult, Measured
@@ -56,11 +56,19 @@ def unmeasured(played: Sequence[AttackResult], game: Game) -> dict[str, str]:
     return {title: why for title, why in reasons if isinstance(why, str)}
 
 
-def verdict(measured: Measured, decision: Decision) -> str:
-    """The verdict in words; an attack that finds nothing does not prove that there is no leak."""
+def verdict(measured: Measured, decision: Decision, unit: str = "user") -> str:
+    """The verdict in words; an attack that finds nothing does not prove that there is no leak.
+
+    `unit` is what is asked for: a user, or a client with all users behind it.
+    """
     m = measured
+    if decision.leaks is None and m.clients is not None:
+        return (
+            f"no verdict: {counted(m.users, 'user')} of {counted(m.clients, 'client')}, "
+            f"too few clients (at least {m.least})"
+        )
     if decision.leaks is None:
-        return f"no verdict: {m.users} {'user is' if m.users == 1 else 'users are'} too few (at least {m.least})"
+        return f"no verdict: {counted(m.users, unit)} {'is' if m.users == 1 else 'are'} too few (at least {m.least})"
     if not decision.leaks:
         return f"no leak shown by this attack (n={m.n})"
     p = f"p = {decision.p:.3f}" if decision.p >= 0.001 else "p < 0.001"
@@ -91,7 +99,8 @@ def scores_of(
         found[name] = _score(one, decision, metric, name == first, level, seeds, labels)
     told = game.headline(found)
     if told is not None:
-        found[first] = msgspec.structs.replace(found[first], number=told.number, in_words=told.sentence)
+        sentence = in_unit(told.sentence, labels.get("unit", "user"))
+        found[first] = msgspec.structs.replace(found[first], number=told.number, in_words=sentence)
     return found
 
 
@@ -117,9 +126,10 @@ def _score(
         multiple=found.value / found.chance if found.chance > 0 else None,
         n=found.n,
         users=found.users,
+        clients=found.clients,
         options=found.options,
         seeds=list(seeds),
-        verdict=verdict(found, decision),
+        verdict=verdict(found, decision, labels.get("unit", "user")),
         headline=headline,
         leaks=decision.leaks,
         p=decision.p,

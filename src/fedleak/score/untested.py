@@ -56,7 +56,9 @@ def untested(plan: Plan) -> list[Untested]:
         for name in registry.names("game")
         if name not in asked
     ]
-    if len(plan.seeds) < 3:
+    if plan.trace is not None:
+        rest += _untrained()
+    elif len(plan.seeds) < 3:
         rest.append(Untested(what="variation between runs", why=f"the plan has only {len(plan.seeds)} seed(s)"))
     if not plan.audit.controls:
         rest.append(Untested(what="artefacts of the set-up", why="the plan runs no control"))
@@ -67,6 +69,17 @@ def untested(plan: Plan) -> list[Untested]:
         )
     )
     return rest
+
+
+def _untrained() -> list[Untested]:
+    """What only a federation that is trained again could show."""
+    like = "`fedleak simulate-like RUN` writes a plan that trains such a federation"
+    return [
+        Untested(what="variation between runs", why=f"the recorded run happened once; {like} with several seeds"),
+        Untested(what="controls iid and fresh-data", why=f"they need another training than the recorded one; {like}"),
+        Untested(what="defences", why=f"the clients of a recorded run have sent what they sent; {like} with defences"),
+        Untested(what="utility of the model", why=f"no test data belongs to a recorded run; {like} and measures it"),
+    ]
 
 
 def too_little(plan: Plan, runs: Sequence[RunResult]) -> list[Untested]:

@@ -20,6 +20,8 @@ def tail_of(plan: Plan, played: Sequence[AttackResult], game: Game, adversary: A
     The report picks one attack on a question, so the intervals and the test are corrected for all of them.
     """
     each = game.metrics[0].each_user
+    if any(one.behind is not None for one in played):
+        return None  # users of one client share its updates: none of them has a score of their own
     if each is None or game.metrics[0].applies(played) is not True:
         return None
     attacks = sum(asked == game and by.name == adversary.name for _, asked, by in plan.plays)

@@ -69,6 +69,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     origin: Mapping[str, str] = {}  # what another framework trained it: framework, version, strategy; empty: Fedleak
     buffers: tuple[str, ...] = ()  # layers that are not trained but counted, such as the running mean of BatchNorm
     unrecorded: tuple[str, ...] = ()  # layers whose updates the recorder left out; they are zeros, and take no space
+    beside: bool = False  # shadow clients were trained beside the run: they are in no mean and in no selection
     every: Annotated[int, msgspec.Meta(ge=1)] = 1  # updates were recorded in every k-th round; snapshots in all
 
     def __post_init__(self) -> None:

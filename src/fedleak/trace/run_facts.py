@@ -22,21 +22,26 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: str
     source: str
     users: int
+    silos: int = 0  # clients with several users behind them; 0: each client has one user
     private_examples: int
     prior_examples: int
     test_examples: int
     parameters: int
     layers: dict[str, int]
-    utility_metric: str
-    higher_is_better: bool
-    utility: float
-    chance: float
-    centralised: float | None
+    utility_metric: str = ""
+    higher_is_better: bool = True
+    utility: float | None = None  # None: the run was recorded, and nobody kept test data of it
+    chance: float = 0.0
+    centralised: float | None = None
     knn: float | None = None
     matched: float | None = None  # utility after as many local steps as the undefended run takes, if it takes more
     local_steps: int = 0  # of all clients over all rounds
     client_seconds: float | None = None  # computing time of one update
     promises: list[Promise] = []  # of each defence
+    rounds: int | None = None  # of a recorded run; otherwise the plan says how many
+    clients: int | None = None  # of a recorded run, without shadow clients
+    shadow_updates: int | None = None  # that were trained beside a recorded run
+    origin: dict[str, str] = {}  # what another framework trained it; empty: Fedleak
     dropped: int  # updates left out because they were not finite
     findings: list[Finding]
 

@@ -33,6 +33,11 @@ class Truth:
     secrets: Mapping[UserId, tuple[str, ...]] = field(default_factory=dict)  # records planted in the private data
     decoys: Mapping[UserId, tuple[str, ...]] = field(default_factory=dict)  # records that were planted nowhere
     evidence: Evidence | None = None  # users' data, where images are reconstructed
+    # Where a client holds the data of many users, as a hospital does: pseudonym of a client -> its silo, and user ->
+    # the silo that holds the user's data. Such a client is not in `client_user`: no single user is behind it. A silo
+    # may have several clients, one after the other: a client that starts again is a new one.
+    silos: Mapping[str, str] = field(default_factory=dict)
+    homes: Mapping[UserId, str] = field(default_factory=dict)
     # Of all randomness of the run, of the questions about it and of attacks on it; 0: recorded without one.
     seed: int = 0
 
@@ -56,9 +61,12 @@ class Truth:
             | set(content.traits)
             | set(content.secrets)
             | set(content.decoys)
+            | set(content.homes)
         ) - known
         if strangers:
             raise TraceError(f"{folder / _FILE} names '{min(strangers)}', who is not among its users")
+        if homeless := set(content.homes.values()) - set(content.silos.values()):
+            raise TraceError(f"{folder / _FILE} names the silo '{min(homeless)}', which has no client")
         return Truth(
             users=tuple(UserId(user) for user in content.users),
             client_user={client: UserId(user) for client, user in content.client_user.items()},
@@ -70,6 +78,8 @@ class Truth:
             secrets={UserId(user): records for user, records in content.secrets.items()},
             decoys={UserId(user): records for user, records in content.decoys.items()},
             evidence=Evidence.load(folder),
+            silos=content.silos,
+            homes={UserId(user): silo for user, silo in content.homes.items()},
             seed=_hexadecimal(content.seed, folder / _FILE),
         )
 
@@ -82,6 +92,8 @@ class _Content(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     traits: Mapping[str, Mapping[str, float]] = {}
     secrets: Mapping[str, tuple[str, ...]] = {}
     decoys: Mapping[str, tuple[str, ...]] = {}
+    silos: Mapping[str, str] = {}
+    homes: Mapping[str, str] = {}
     seed: str = "0"  # hexadecimal: JSON readers represent so large an integer inexactly
 
 

@@ -65,6 +65,8 @@ def export_view(view: View, folder: Path) -> dict[str, Any]:
         "injected": dict(view._injected),
         "every": view._every,
         "defences": view.defences,
+        "own_model": view.own_model,
+        "own_training": view.own_training,
         "selection": None if told is None else tuple(np.sort(one) for one in told),
     }
 

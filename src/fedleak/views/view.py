@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from fedleak.core import Capability, FloatArray, IntArray, Layout, Observation, Params, Task, flag_names
+from fedleak.core import Capability, IntArray, Layout, Observation, Params, Task, flag_names
 from fedleak.errors import NotVisible, TraceError
 from fedleak.federation.hooks import Defence
+from fedleak.federation.model import Signature
 from fedleak.trace.header import Header
 from fedleak.trace.reader import Trace
 from fedleak.views.adversaries import Adversary, describe, everyone
+from fedleak.views.updates import Updates
 
-__all__ = ["View", "Updates"]
+__all__ = ["View", "Updates", "OwnModel"]
 
 # Which kinds of file each observation opens. Without LINKS or SELECTION the column of clients stays closed; the shadow
 # column only marks the updates of the adversary's own shadow clients, which it knows anyway.
@@ -30,6 +30,14 @@ _OPENS: Mapping[Observation, frozenset[str]] = {
     Observation.AGGREGATE: frozenset({"aggregates"}),
     Observation.SIZES: frozenset({"size"}),
 }
+
+
+class OwnModel(Protocol):
+    """A model of the user's own, as a plan names it: an adversary that audits a recorded run can build it."""
+
+    def imitated(self, signature: Signature, layout: Layout | None = None) -> Any:
+        """The model that clients train."""
+        ...
 
 
 def observed(adversary: Adversary, header: Header, every: int = 1) -> Observation:
@@ -60,6 +68,8 @@ class View:
         every: int = 1,
         defences: Sequence[Defence] = (),
         selection: Sequence[IntArray] | None = None,
+        own_model: OwnModel | None = None,
+        own_training: str | None = None,
     ) -> None:
         """Open a trace; `shadow` labels the shadow updates, where a game gives the adversary fewer labels.
 
@@ -70,10 +80,12 @@ class View:
         has its characters permuted: a record that nobody holds). With `every` the adversary has only every k-th
         snapshot, and the last: a round of this view covers everything between two of them. `defences` are those of the
         run, for a defence-aware adversary. `selection` holds the clients of every round, in a folder that does not link
-        them to updates (views.export).
+        them to updates (views.export). `own_model` and `own_training` are code that the plan names and every client
+        has: how the model is built, and how it is trained.
         """
         self.adversary = adversary
         self.defences = tuple(defences)  # empty for a defence-unaware attacker
+        self.own_model, self.own_training = own_model, own_training
         self._shadow, self._rows = shadow, rows
         self._observations = observed(adversary, Header.load(trace_folder), every)
         only = frozenset[str]().union(*(_OPENS[observation] for observation in self._observations))
@@ -101,6 +113,11 @@ class View:
     def layout(self) -> Layout:
         """The layers of the model."""
         return self._trace.header.layout
+
+    @property
+    def unrecorded(self) -> tuple[str, ...]:
+        """Layers whose updates nobody recorded; they are zeros."""
+        return self._trace.header.unrecorded
 
     @property
     def task(self) -> Task:
@@ -148,7 +165,10 @@ class View:
         """The clients of one round of the trace, as this adversary is told."""
         if self._selection is not None:
             return self._selection[number - 1]
-        return np.asarray(self._trace.client[self._trace.span(int(self._told[number - 1]) + 1)], dtype=np.int64)
+        present = np.asarray(self._trace.client[self._trace.span(int(self._told[number - 1]) + 1)], dtype=np.int64)
+        if not self._trace.header.beside:
+            return present
+        return present[np.asarray(self._trace.header.shadow)[present] < 0]
 
     @property
     def injected(self) -> Mapping[str, str]:
@@ -222,84 +242,3 @@ class View:
                 f"adversary '{self.adversary.name}' does not see {flag_names(observation)} ({describe(observation)}).\n"
                 f"  Choose one that does: {', '.join(able) or 'none is registered'}   (fedleak list --matrix)"
             )
-
-
-class Updates:
-    """The updates of a run in columns, one row each, in an order that reveals nothing about their senders."""
-
-    def __init__(
-        self, trace: Trace, observations: Observation, shadow: IntArray | None = None, rows: IntArray | None = None
-    ) -> None:
-        self._trace = trace
-        self._observations = observations
-        self._shadow = shadow
-        self._rows = rows  # in increasing order; None: all of them
-
-    def __len__(self) -> int:
-        return len(self.round)
-
-    @cached_property
-    def round(self) -> IntArray:
-        """The round of each update."""
-        return _frozen(self._cut(self._trace.round))
-
-    @cached_property
-    def handle(self) -> npt.NDArray[np.uint64]:
-        """The handle of each update's sender: stable for its client, or a fresh one for every update."""
-        if Observation.LINKS in self._observations:
-            return _frozen(self._cut(self._trace.client).astype(np.uint64))
-        # A bijection of the row number: no two updates share a handle, and no handle depends on its sender.
-        key = np.uint64(zlib.crc32(self._trace.header.fingerprint.encode()))
-        return _frozen(_scramble(np.arange(len(self), dtype=np.uint64) + (key << np.uint64(32))))
-
-    @cached_property
-    def shadow(self) -> IntArray:
-        """The candidate on whose data an update was trained, if a shadow client sent it; otherwise -1."""
-        if self._shadow is not None:
-            return _frozen(self._shadow.astype(np.int64))
-        return _frozen(self._cut(self._trace.shadow).astype(np.int64))
-
-    @cached_property
-    def size(self) -> IntArray | None:
-        """How many examples each update was trained on; None if the adversary is not told."""
-        if Observation.SIZES not in self._observations:
-            return None
-        return _frozen(self._cut(self._trace.size).astype(np.int64))
-
-    def layer(self, name: str) -> FloatArray:
-        """One layer of every update, (updates, size), read-only; mapped from disk where it is stored as float32."""
-        if self._trace.header.dtype == "float32" and self._rows is None:
-            return self._trace.updates(name)
-        size = next((layer.size for layer in self._trace.header.layout if layer.name == name), 0)
-        values = np.empty((len(self), size), np.float32)
-        start = 0
-        for block in self.blocks(name):
-            values[start : start + len(block)] = block
-            start += len(block)
-        return _frozen(values)
-
-    def blocks(self, name: str, rows: int | None = None) -> Iterator[FloatArray]:
-        """The same in blocks of rows, for layers that do not fit in memory."""
-        if self._rows is None:
-            yield from self._trace.blocks(name, rows)
-            return
-        start = 0
-        for block in self._trace.blocks(name, rows):
-            first, last = np.searchsorted(self._rows, [start, start + len(block)])
-            yield block[self._rows[first:last] - start]
-            start += len(block)
-
-    def _cut(self, column: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        return column if self._rows is None else column[self._rows]
-
-
-def _frozen(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    values.flags.writeable = False
-    return values
-
-
-def _scramble(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Mix 64-bit numbers one to one (the finaliser of SplitMix64; Steele, Lea and Flood, 2014)."""
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))

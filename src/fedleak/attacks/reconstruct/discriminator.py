@@ -6,6 +6,7 @@ import numpy as np
 
 from fedleak import registry
 from fedleak.core import Params
+from fedleak.errors import AttackError
 from fedleak.federation.engines.embedded import tensors
 from fedleak.federation.model import Model, Signature
 from fedleak.lazy import torch
@@ -24,6 +25,11 @@ class Discriminator:
     """
 
     def __init__(self, view: View, rng: np.random.Generator) -> None:
+        if view.own_model is not None:
+            raise AttackError(
+                "this attack gives the model two more outputs, which a model of your own does not let it do; choose "
+                "another attack on images, such as 'representatives'"
+            )
         recipe = dict(view.settings["architecture"])
         architecture = configure(registry.load("model", recipe.pop("name")), recipe, "trace")
         self.outputs = int(view.settings["outputs"])

@@ -64,7 +64,7 @@ class Embedded:
         self.on_step = [d for d in defences if d.overrides("on_step")]
         self.poisson = any(d.poisson for d in defences)
         self.defended = defended  # by client; read only where a defence acts on local steps
-        self.workers = ThreadPoolExecutor(workers) if workers > 1 else None
+        self.workers = ThreadPoolExecutor(workers) if workers > 1 and not getattr(model, "alone", False) else None
 
     def close(self) -> None:
         """End the worker threads."""

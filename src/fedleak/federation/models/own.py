@@ -1,10 +1,8 @@
-"""A user's own model: any callable that takes a Signature and returns a torch.nn.Module."""
+"""A user's own model: any callable that returns a torch.nn.Module; it is given a Signature if it takes one."""
 
 from __future__ import annotations
 
 import copy
-import os
-import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +15,7 @@ from fedleak import registry
 from fedleak.core import Layer, Layout, Params, Task
 from fedleak.errors import PlanError
 from fedleak.federation.model import Input, Model, Signature, Tensors
+from fedleak.federation.models.imitated import Imitated, fill, make_module, trained_parameters, without_arguments
 from fedleak.lazy import nn, torch
 from fedleak.plan.content import content_digest
 
@@ -38,7 +37,9 @@ class Own:
     tasks: ClassVar[tuple[Task, ...]] = tuple(Task)
     reads: ClassVar[tuple[Input, ...]] = tuple(Input)
 
-    target: Annotated[str, Meta(description="`module:callable`, which takes a Signature and returns the module")]
+    target: Annotated[
+        str, Meta(description="`module:callable`, which returns the module; it is given a Signature if it takes one")
+    ]
 
     @classmethod
     def of(cls, given: Any) -> Own:
@@ -57,9 +58,23 @@ class Own:
             if self.target not in _OBJECTS:
                 raise PlanError(f"model '{self.target}' was given as an object to another process; give it again")
             return wrap(_OBJECTS[self.target], signature)
-        if os.getcwd() not in sys.path:  # last, so that a file lying here cannot stand in for an installed module
-            sys.path.append(os.getcwd())
-        return wrap(registry.resolve(self.target), signature)
+        return wrap(registry.resolve_own(self.target), signature)
+
+    @property
+    def importable(self) -> bool:
+        """Whether another process can build it, too."""
+        return not self.target.startswith(_GIVEN)
+
+    def imitated(self, signature: Signature, layout: Layout | None = None) -> Imitated:
+        """The same for imitating the clients of a recorded run: with dropout and running statistics, if it has any.
+
+        `layout` is what the run holds of it; everything that is trained, if absent.
+        """
+        if self.importable:
+            return Imitated(registry.resolve_own(self.target), signature, layout)
+        if self.target not in _OBJECTS:
+            raise PlanError(f"model '{self.target}' was given as an object to another process; name its module")
+        return Imitated(_OBJECTS[self.target], signature, layout)
 
 
 def wrap(make: Callable[[Signature], Any], signature: Signature) -> Model:
@@ -77,7 +92,7 @@ class _Own:
         self._module = self._fresh(0)
         self._local = threading.local()
         layers: dict[str, list[tuple[str, tuple[int, ...]]]] = {}
-        for path, value in _trained(self._module).items():
+        for path, value in trained_parameters(self._module).items():
             owner, _, tensor = path.rpartition(".")
             layers.setdefault(owner or "model", []).append((tensor, tuple(value.shape)))
         if not layers:
@@ -93,18 +108,11 @@ class _Own:
         """Call the user's code with torch's global generator seeded, and put the generator back."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            module = self._make(self._signature)
-        if not isinstance(module, nn.Module):
-            raise PlanError(f"{self._what} must return a torch.nn.Module; it returned {type(module).__name__}")
-        return module.float().train()
+            return make_module(self._make, self._signature)
 
     def init(self, rng: np.random.Generator) -> Params:
         """Let the module initialise itself, from a seed that is drawn here."""
-        values = _trained(self._fresh(int(rng.integers(2**63))))
-        flat: dict[str, list[torch.Tensor]] = {}
-        for path, value in values.items():
-            flat.setdefault(path.rpartition(".")[0] or "model", []).append(value.detach().flatten())
-        return {name: torch.cat(parts).numpy() for name, parts in flat.items()}
+        return self.read(self._fresh(int(rng.integers(2**63))))
 
     def forward(self, weights: Tensors, x: torch.Tensor) -> torch.Tensor:
         # Threads may not share a module: functional_call lends it the weights for the time of the call.
@@ -115,6 +123,19 @@ class _Own:
         if self._signature.task is Task.REGRESS:
             outputs = outputs.reshape(len(outputs), -1)
         return outputs.unsqueeze(0)
+
+    def load(self, weights: Params) -> nn.Module:
+        """A module of its own with these weights, to be trained by code that knows nothing of layers."""
+        module = copy.deepcopy(self._module)
+        fill(module, weights, self.layout)
+        return module
+
+    def read(self, module: nn.Module) -> dict[str, Any]:
+        """The trained parameters of a module as flat layers."""
+        flat: dict[str, list[torch.Tensor]] = {}
+        for path, value in trained_parameters(module).items():
+            flat.setdefault(path.rpartition(".")[0] or "model", []).append(value.detach().flatten())
+        return {name: torch.cat(parts).numpy() for name, parts in flat.items()}
 
     def _root(self, key: str) -> bool:
         return key.startswith("model.") and not hasattr(self._module, "model")
@@ -136,7 +157,8 @@ class _Own:
                 first, second = (self.forward(weights, x.unsqueeze(0)).squeeze(0) for _ in range(2))
             except (RuntimeError, TypeError, ValueError, IndexError) as error:
                 raise PlanError(f"{self._what} fails on examples of shape {tuple(x.shape[1:])}: {error}") from error
-        if tuple(first.shape) != expected:
+        more = without_arguments(self._make) and task is Task.CLASSIFY  # it was not told how many there are
+        if tuple(first.shape) != expected and not (more and first.dim() == 2 and first.shape[1] > outputs):
             raise PlanError(f"{self._what} gives outputs of shape {tuple(first.shape)} where {expected} is needed")
         changed = [
             name for name, buffer in self._local.module.named_buffers() if not torch.equal(buffer, buffers[name])
@@ -153,9 +175,4 @@ class _Own:
             )
 
     def _values(self) -> dict[str, torch.Tensor]:
-        return {path: value.detach() for path, value in _trained(self._module).items()}
-
-
-def _trained(module: nn.Module) -> dict[str, nn.Parameter]:
-    """Parameters that ask for a gradient; frozen ones stay inside the module and are the same on every client."""
-    return {path: value for path, value in module.named_parameters() if value.requires_grad}
+        return {path: value.detach() for path, value in trained_parameters(self._module).items()}

@@ -14,7 +14,7 @@ from fedleak.errors import DataError
 from fedleak.plan.content import content_digest
 from fedleak.population.population import Examples, Population, User
 
-__all__ = ["ArrayDataset"]
+__all__ = ["ArrayDataset", "to_examples"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,14 +83,14 @@ class ArrayDataset:
         for name, value in self.users.items():
             if not isinstance(name, str) or not name:
                 raise DataError(f"ArrayDataset: a user's name must be text, got {name!r}")
-            yield f"user '{name}'", _examples(value, f"user '{name}'")
+            yield f"user '{name}'", to_examples(value, f"user '{name}'")
         for name in ("test", "background"):
             value = getattr(self, name)
             if value is not None:
-                yield name, _examples(value, name)
+                yield name, to_examples(value, name)
 
 
-def _examples(value: Any, where: str) -> Examples:
+def to_examples(value: Any, where: str) -> Examples:
     """Check one user's arrays and give them the types that a population has."""
     if isinstance(value, Examples):
         return value

@@ -39,6 +39,7 @@ class Attacks(Section):
     name: ClassVar[str] = "attacks"
     link: ClassVar[str] = "Attack by attack"
     title: ClassVar[str] = "Attack by attack"
+    by_unit: ClassVar[bool] = True
 
     def context(self, audit: Audit) -> Mapping[str, Any] | None:
         """AttackEvidence by adversary, game and attack."""

@@ -18,6 +18,7 @@ class Definitions(Section):
     name: ClassVar[str] = "reading"
     link: ClassVar[str] = "How to read the numbers"
     title: ClassVar[str] = "How to read the numbers"
+    by_unit: ClassVar[bool] = True
 
     def context(self, audit: Audit) -> Mapping[str, Any] | None:
         """Definitions of the metrics and controls in use, and baselines for utility."""

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from rich.console import Console
 from rich.text import Text
 
-from fedleak.core import format_interval
+from fedleak.core import format_interval, in_unit
 from fedleak.report.formatting import format_value, percent, printable
 from fedleak.report.section import Section
 from fedleak.report.summary import GameSummary, RunSummary, game_summaries
@@ -39,6 +39,7 @@ class Users(Section):
     name: ClassVar[str] = "users"
     link: ClassVar[str] = "Single users"
     title: ClassVar[str] = "The worst-off users"
+    by_unit: ClassVar[bool] = True
 
     def context(self, audit: Audit) -> Mapping[str, Any] | None:
         """A plot of the undefended run and a line for every run, by adversary and game."""
@@ -60,12 +61,11 @@ class Users(Section):
         ]
         if found:
             console.print()
-            console.print(Text(self.title, style="bold"))
+            console.print(Text(in_unit(self.title, found[0][1].score.unit), style="bold"))
         for scene, strongest in found:
             named = f"{scene.adversary}, {scene.game}, {strongest.score.attack}"
-            console.print(
-                Text(printable(f"{named}: {told(strongest.tail)}"), style="red" if strongest.tail.leaks else "")
-            )
+            text = in_unit(told(strongest.tail), strongest.score.unit)
+            console.print(Text(printable(f"{named}: {text}"), style="red" if strongest.tail.leaks else ""))
 
 
 def tail_of(scene: GameSummary, run: RunSummary) -> RunTail | None:

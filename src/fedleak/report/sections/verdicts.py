@@ -25,6 +25,7 @@ class Verdicts(Section):
     name: ClassVar[str] = "verdicts"
     link: ClassVar[str] = "Verdicts"
     title: ClassVar[str] = "What was found"
+    by_unit: ClassVar[bool] = True
 
     def context(self, audit: Audit) -> Mapping[str, Any] | None:
         """A verdict for every adversary and game, after warnings and before exceeded limits and failures."""

@@ -1,0 +1,1 @@
+"""Four hospitals with fifty patients each train a model together."""

@@ -1,0 +1,1 @@
+"""Twelve people teach a transformer which topic a sentence has."""

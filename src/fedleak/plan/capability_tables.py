@@ -1,0 +1,80 @@
+"""The tables of a plan that grant an adversary a capability which changes the run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+__all__ = ["InjectPlan", "IsolatePlan", "JoinPlan"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InjectPlan:
+    """A watermark: a record that the adversary injects into the text of clients whose users hold a secret.
+
+    The capability changes what is trained, so an adversary must have it; without this table nothing is injected. In the
+    paper one client is the victim, and its text gets one record once: victims = 1, insertions = 1 (Yuan et al., 2021,
+    section IV-C).
+    """
+
+    victims: (
+        Annotated[
+            int,
+            Meta(
+                ge=1,
+                description="how many clients get a watermark, drawn by the seed; only they are scored then. Every "
+                "client whose user holds a secret if absent",
+            ),
+        ]
+        | None
+    ) = None
+    insertions: (
+        Annotated[
+            int,
+            Meta(ge=1, description="how often it occurs in the text; as often as the user's secret if absent"),
+        ]
+        | None
+    ) = None
+    length: Annotated[int, Meta(ge=1, le=256, description="length in characters; approximate for words")] = 16
+    kind: Annotated[
+        Literal["alphanumeric", "letters", "words"],
+        Meta(description="random letters and digits, random letters, or random words of the held-out text"),
+    ] = "alphanumeric"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsolatePlan:
+    """An active server: it isolates each victim on a model that only that client trains.
+
+    The capability changes what is trained, so an adversary must have it; without this table no client is isolated
+    (Song et al., 2020, section V-D).
+    """
+
+    victims: Annotated[int, Meta(ge=1, description="how many clients are isolated, drawn by the seed")] = 1
+    user: (
+        Annotated[
+            str, Meta(description="isolate the client of this user (name in the data set); drawn by the seed if absent")
+        ]
+        | None
+    ) = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinPlan:
+    """A malicious client that trains a GAN against the shared model (Hitaj et al., 2017).
+
+    It generates images that the shared model classifies as other clients' classes, and trains on them as examples of a
+    fake class, so that the other clients must teach the model better. The model has one more output for that class.
+    The capability changes what is trained, so an adversary must have it.
+    """
+
+    fakes: Annotated[int, Meta(ge=1, description="generated images in the client's data, regenerated each round")] = 100
+    own: Annotated[int, Meta(ge=0, description="images of the auxiliary set in addition, with their true classes")] = (
+        100
+    )
+    steps: Annotated[int, Meta(ge=1, description="steps of the generator each round")] = 5
+    width: Annotated[
+        float, Meta(gt=0, le=4, description="channels of the generator, as a multiple of the paper's Tables I and II")
+    ] = 0.25

@@ -1,0 +1,92 @@
+"""The tables of a plan about a run that another framework trained and a recorder wrote down."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+__all__ = ["TracePlan", "TruthPlan", "PriorPlan"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracePlan:
+    """A run that Fedleak did not train but recorded, in Flower, NVFlare or pfl.
+
+    With this table nothing is trained but the auditor's own imitation of the clients, on the recorded models.
+    """
+
+    path: Annotated[str, Meta(min_length=1, description="the folder that a recorder wrote")]
+    shadow_rounds: (
+        Annotated[
+            int,
+            Meta(
+                ge=1,
+                description="in how many rounds the prior data of each candidate is trained; about as many as a client "
+                "takes part in, and at least 4, if absent",
+            ),
+        ]
+        | None
+    ) = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TruthPlan:
+    """Who is who in a recorded run; only for scoring, no attack sees it."""
+
+    owners: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                description="whose client is whose. key: the partition id is the user's name (without `identify`, the "
+                "id of the node); a CSV file with the columns client and user, where client is a pseudonym, a "
+                "partition id or a node id, and several lines of one client are several users behind it; or "
+                "`module:callable`, which returns such a dict. Without it only games are played that need no "
+                "user, such as link",
+            ),
+        ]
+        | None
+    ) = None
+    unit: Annotated[
+        Literal["user", "client"],
+        Meta(
+            description="what games ask for, where the owners name several users of one client (a hospital with its "
+            "patients). client: which client sent an update; it stands for all users behind it, and their prior data "
+            "is its own. user: whether a client holds a user's data, in games that can ask this (match, between = "
+            '"prior"). With one user per client both are the same'
+        ),
+    ] = "user"
+    data: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                description="`module:callable` -> {user: (x, y)}: what clients trained on, for games whose answers are "
+                "compared with it (reconstruct, extract)",
+            ),
+        ]
+        | None
+    ) = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriorPlan:
+    """What the adversary already knows about the users of a recorded run."""
+
+    data: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                description="`module:callable` -> {user: (x, y)}, as in `fedleak.ArrayDataset`; with a table [dataset] "
+                "instead, all data of its users",
+            ),
+        ]
+        | None
+    ) = None
+    background: (
+        Annotated[str, Meta(min_length=1, description="`module:callable` -> (x, y) of other users, the auxiliary set")]
+        | None
+    ) = None

@@ -1,0 +1,87 @@
+"""The replies of one round: which of them count, and their weighted sum, written to the disk on the way."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.linalg.blas import saxpy
+
+from fedleak.core import FloatArray, Params
+from fedleak.errors import TraceError
+from fedleak.record.arrays import ArrayLayout
+from fedleak.record.state import Reply
+from fedleak.trace.update_rows import BLOCK, UpdateRows
+
+__all__ = ["fitting", "add_up", "all_alike", "is_finite", "finite_update"]
+
+
+def fitting(
+    arrays: ArrayLayout, replies: Sequence[Reply], names: Sequence[str], dropped: list[tuple[str, str]]
+) -> list[int]:
+    """The replies that fit the model, one of each client; the others are added to `dropped`."""
+    found: list[int] = []
+    seen: set[str] = set()
+    for at, reply in enumerate(replies):
+        if names[at] in seen:
+            dropped.append((names[at], "a second reply of the same client"))
+            continue
+        try:
+            arrays.check(reply.arrays)
+            found.append(at)
+            seen.add(names[at])
+        except TraceError as error:
+            dropped.append((names[at], str(error)))
+    return found
+
+
+def add_up(
+    arrays: ArrayLayout,
+    replies: Sequence[Reply],
+    kept: Sequence[int],
+    start: Params,
+    shares: Sequence[int],
+    rows: UpdateRows | None,
+) -> dict[str, FloatArray]:
+    """Add updates up, each times its share, and write them."""
+    total = arrays.empty()
+    sums = [total[layer.name] for layer in arrays.layout]
+    for at in kept:
+        first = [BLOCK if rows is None else rows.room(layer) for layer in range(len(sums))]
+        reply = replies[at]
+        for layer, place, block in arrays.changes(start, reply.arrays, first, differences=reply.differences):
+            saxpy(block, sums[layer], len(block), float(shares[at]), 0, 1, place, 1)
+            if rows is not None:
+                rows.write(layer, block)
+        if rows is not None:
+            rows.end()
+    return total
+
+
+def is_finite(values: FloatArray) -> bool:
+    """Whether every value is finite, by the sum of squares: right up to 1e19, and faster than looking at each."""
+    return math.isfinite(np.dot(values, values))
+
+
+def finite_update(arrays: ArrayLayout, reply: Reply, start: Params) -> bool:
+    """Whether every value of one update is finite."""
+    first = [BLOCK] * len(arrays.layout)
+    blocks = arrays.changes(start, reply.arrays, first, differences=reply.differences)
+    return all(is_finite(block) for _, _, block in blocks)
+
+
+def all_alike(arrays: ArrayLayout, replies: Sequence[Reply], start: Params) -> bool:
+    """Whether several clients sent exactly the same, as they seem to under secure aggregation."""
+    if len(replies) < 2:
+        return False
+    first = replies[0].arrays
+    # The first values of each array tell nearly always; only then the rest is looked at.
+    for cut in (16, None):
+        for reply in replies[1:]:
+            if set(reply.arrays) != set(first) or not all(
+                np.array_equal(array.reshape(-1)[:cut], first[name].reshape(-1)[:cut])
+                for name, array in reply.arrays.items()
+            ):
+                return False
+    return not arrays.holds(start, first)  # clients that change nothing are alike, too

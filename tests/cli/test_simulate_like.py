@@ -1,0 +1,101 @@
+"""`fedleak simulate-like`: a plan that trains a federation like a recorded one."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from fedleak.api import audit
+from fedleak.cli.main import cli
+from fedleak.errors import PlanError
+from fedleak.plan.read import load_plan, parse
+from recorded_run import PLAN, record_run, write_app
+
+
+def written(folder: Path, plan: str, *options: str) -> tuple[str, dict[str, Any]]:
+    (folder / "plan.toml").write_text(plan)
+    result = CliRunner().invoke(cli, ["simulate-like", "plan.toml", *options])
+    if result.exception is not None:
+        raise result.exception
+    text = (folder / "plan-like.toml").read_text()
+    return text, tomllib.loads(text)
+
+
+@pytest.fixture
+def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    record_run(tmp_path / "run")
+    write_app(tmp_path, monkeypatch)
+    return tmp_path
+
+
+def test_settings_of_the_run_and_of_its_plan_are_carried_over(app: Path) -> None:
+    text, plan = written(app, PLAN + '[[attack]]\nname = "match-cosine"\n[limits.identify]\nap = 0.5\n')
+    assert plan["dataset"] == {"name": "tiny_app:prior"} and plan["model"] == {"name": "tiny_app:Net"}
+    assert plan["federation"] == {
+        "rounds": 4,
+        "fraction": 0.5,
+        "lr": 0.1,
+        "batch": 8,
+        "weighting": "examples",
+        "centralised": False,
+    }
+    assert [attack["name"] for attack in plan["attack"]] == ["reid-svm", "match-cosine"]
+    assert plan["limits"] == {"identify": {"ap": 0.5}}
+    named = [defence["name"] for defence in plan["defence"]]
+    assert named == ["clip", "sparsify", "quantise", "dp-fedavg"]
+    assert 0 < plan["defence"][0]["bound"] < 10  # as large as a recorded update
+    assert '# [[defence]]\n# name = "secure-aggregation"' in text
+    assert "embedding-noise" not in text  # the model has no embedding
+    assert CliRunner().invoke(cli, ["check", "plan-like.toml"]).exit_code == 0
+
+
+def test_what_is_lost_is_said_in_the_file(app: Path) -> None:
+    record_run(app / "adam", strategy="FedAdam")
+    (app / "owners.csv").write_text("client,user\n" + "".join(f"{user % 3},{user}\n" for user in range(6)))
+    plan = PLAN.replace('path = "run"', 'path = "adam"').replace('"key"', '"owners.csv"\nunit = "client"')
+    text, _ = written(app, plan.replace("lr = 0.1", 'train = "tiny_app:prior"') + '[[attack]]\nname = "link-cosine"\n')
+    for lost in (
+        "the strategy FedAdam",
+        "local training by tiny_app:prior",
+        "buffers such as the running mean",
+        "attack link-cosine: game 'link' needs a plan of its own",
+        "6 users were behind 3 clients",
+    ):
+        assert f"# - {lost}" in text
+
+
+def test_a_file_is_replaced_only_with_force(app: Path) -> None:
+    (app / "plan-like.toml").write_text("mine")
+    with pytest.raises(PlanError, match="exists"):
+        written(app, PLAN)
+    assert (app / "plan-like.toml").read_text() == "mine"
+    assert "tiny_app" in written(app, PLAN, "--force")[0]
+
+
+@pytest.mark.parametrize(
+    ("plan", "wrong"),
+    [
+        (PLAN.replace('[prior]\ndata = "tiny_app:prior"\n', "").replace("reid-svm", "link-cosine"), "names no data"),
+        ('[dataset]\nname = "digits"\n[model]\nname = "mlp"\n[[attack]]\nname = "reid-knn"\n', "of its own already"),
+    ],
+)
+def test_a_plan_that_gives_nothing_to_train_on_is_refused(app: Path, plan: str, wrong: str) -> None:
+    with pytest.raises(PlanError, match=wrong):
+        written(app, plan)
+
+
+def test_hostile_text_in_a_plan_stays_text(app: Path) -> None:
+    title = 'a\\u007f \\"quoted\\" \\\\ \\u202e [[attack]]'
+    _, plan = written(app, PLAN.replace('"tiny"', f'"{title}"'))
+    assert plan["title"].endswith('a\x7f "quoted" \\ \u202e [[attack]]')
+
+
+def test_the_written_plan_trains_and_compares_defences(app: Path) -> None:
+    text, _ = written(app, PLAN)
+    small = text[: text.index("[[defence]]")] + '[[defence]]\nname = "sparsify"\n'
+    plan = parse(small, "like", {"audit": {"permutations": 20, "controls": [], "adaptive": False}})
+    found = audit(plan, app / "out", jobs=1).audit
+    assert {(score.attack, bool(score.defence)) for score in found.scores} == {("reid-svm", False), ("reid-svm", True)}
+    assert load_plan(app / "plan-like.toml").federation.rounds == 4
