@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from small_runs import PLAN, run, same, small_model, some, some_clients
 
-from fedleak.core import Task
+from fedleak.core import Params, Task
 from fedleak.errors import DataError
 from fedleak.federation.engines.embedded import tensors
 from fedleak.federation.engines.optim import clip_values
@@ -63,10 +63,10 @@ def test_without_progress_the_rate_is_divided_by_ten_and_then_training_stops() -
 def test_a_run_ends_early_and_a_resumed_one_ends_the_same_way() -> None:
     model, few = small_model(), some_clients()
 
-    def watching(*models: dict[str, np.ndarray]) -> Monitor:
+    def watching(*models: Params) -> Monitor:
         monitor = Monitor(model, HELD_OUT, WATCHED)
         for weights in models:
-            monitor.see(weights)  # type: ignore[arg-type]
+            monitor.see(weights)
         return monitor
 
     start = initial(model, 1)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from fedleak.core import IntArray, Params, UserId, rng_for
 from fedleak.federation.aggregation import Aggregator
 from fedleak.federation.engines.batches import Pool
-from fedleak.federation.engines.embedded import Rngs, one_thread
+from fedleak.federation.engines.embedded import Embedded, Rngs, one_thread
 from fedleak.federation.engines.engine import Engine, engine_for
 from fedleak.federation.hooks import Defence, PublicData
 from fedleak.federation.loss import task_of
@@ -132,7 +132,8 @@ def train(
             if monitor is not None:
                 if monitor.stopped:
                     break
-                engine.settings = replace(settings, lr=settings.lr * monitor.rate)
+                if isinstance(engine, Embedded):  # own training has a learning rate of its own
+                    engine.settings = replace(settings, lr=settings.lr * monitor.rate)
             selected = _select(clients, settings.fraction, defences, past, seed)
             past.append(selected)
             with one_thread():

@@ -103,7 +103,7 @@ class Recurrent:
         """Embeddings from a unit normal, or uniform where they have a `spread`; the rest by fan-in."""
         found = draw_weights(self.layout, [0, *[self.hidden] * len(self.names), self.hidden], rng)
         if self.spread is not None:
-            found["embedding"] = uniform(rng, len(found["embedding"]), self.spread)
+            return {**found, "embedding": uniform(rng, len(found["embedding"]), self.spread)}
         return found
 
     def forward(self, weights: Tensors, x: torch.Tensor) -> torch.Tensor:
