@@ -47,11 +47,14 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[dev]'
 	touch $(STAMP)
 
+# What the examples of a framework need besides it.
+ALSO_flower = transformers
+
 .venv-%/.installed: pyproject.toml constraints-%.txt
 	$(PYTHON) -m venv .venv-$*
 	.venv-$*/bin/pip install --quiet --upgrade pip
 	.venv-$*/bin/pip install --quiet torch -c constraints-$*.txt
-	.venv-$*/bin/pip install --quiet -c constraints-$*.txt -e '.[$*]' pytest
+	.venv-$*/bin/pip install --quiet -c constraints-$*.txt -e '.[$*]' pytest $(ALSO_$*)
 	touch $@
 
 clean:

@@ -29,9 +29,15 @@ def ask(run: Path, game: Link) -> GameInstance:
     return game.ask(trace, truth, prior, np.random.default_rng(0))
 
 
+def real_rounds(run: Path) -> np.ndarray:
+    """The round of each update of a real client; 0 for those of shadow clients, which take no part in this game."""
+    trace = Trace.open(run / "trace")
+    return np.where(np.asarray(trace.shadow) < 0, trace.round, 0)
+
+
 def test_every_update_of_a_round_is_asked_about_with_every_update_of_the_later_round(run: Path) -> None:
     asked = ask(run, Link(starts=3))
-    number = np.asarray(Trace.open(run / "trace").round)
+    number = real_rounds(run)
     pairs = {tuple(pair) for pair in asked.questions.updates.tolist()}
     assert len(pairs) == len(asked.questions)
     for first, later in {tuple(pair) for pair in number[asked.questions.updates].tolist()}:
@@ -41,12 +47,20 @@ def test_every_update_of_a_round_is_asked_about_with_every_update_of_the_later_r
 
 def test_gaps_are_as_said_and_starts_lie_evenly_over_the_run(run: Path) -> None:
     asked = ask(run, Link(starts=3))
-    number = np.asarray(Trace.open(run / "trace").round)
+    number = real_rounds(run)
     earlier, later = number[asked.questions.updates].T
     assert asked.answers.gallery is not None
     assert np.array_equal(later - earlier, asked.answers.gallery[:, 0])
-    assert set(earlier.tolist()) == {1, 10, 20}
     assert set((later - earlier).tolist()) == {1, 2, 5, 10, 20}
+    every = Link(starts=3)._rounds(40)
+    assert {start for start, _, _ in every} == {1, 10, 20} and all(end - start == gap for start, end, gap in every)
+
+
+def test_only_rounds_with_updates_are_compared() -> None:
+    every = Link(starts=3)._rounds(12, np.array([2, 4, 6, 8, 10, 12]))
+    assert {gap for *_, gap in every} == {2, 10} and all(start % 2 == end % 2 == 0 for start, end, _ in every)
+    with pytest.raises(AttackError, match="no two of them are 1, 2, 5 rounds apart; record more rounds"):
+        Link()._rounds(8, np.array([1, 5, 8]))
 
 
 def test_a_search_has_one_probe_and_at_most_one_right_answer(run: Path) -> None:

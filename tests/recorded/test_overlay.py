@@ -10,7 +10,10 @@ import numpy as np
 import pytest
 from clinic import PLAN, record_run
 from clinic_app.task import train
+from curious import BuildsTheModel, ReadsTheData
 
+from fedleak.errors import AttackError, PlanError
+from fedleak.pipeline.attack_runner import build_questions, predict
 from fedleak.pipeline.runs import facts, runs
 from fedleak.pipeline.training import train_run
 from fedleak.plan.plan import Plan
@@ -175,3 +178,40 @@ def test_plain_lists_of_arrays_are_matched_by_order(tmp_path: Path) -> None:
     assert [layer.name for layer in trace.header.layout] == ["hidden", "out"]
     there = Trace.open(run / "trace")
     assert np.array_equal(trace.snapshot(3)["out"], np.concatenate([there.snapshot(3)[f"array-00{n}"] for n in (2, 3)]))
+
+
+def test_a_data_set_and_a_training_of_ones_own_train_a_federation_here(tmp_path: Path) -> None:
+    text = """
+    [dataset]
+    name = "clinic_app.audit:prior"
+    background = "clinic_app.audit:background"
+    [model]
+    name = "clinic_app.task:Net"
+    [federation]
+    rounds = 2
+    train = "clinic_app.task:plain_train"
+    centralised = false
+    [[attack]]
+    name = "reid-knn"
+    """
+    plan = parse(text)
+    [plain, *_] = runs(plan, tmp_path / "out")
+    train_run(plan, plain, lambda units: None)
+    trace = Trace.open(plain.folder / "trace")
+    assert trace.rounds == 2 and np.abs(trace.updates("out")).max() > 0
+    assert "train" not in trace.header.settings  # code is never named by a trace
+    stepped = parse(text + '[[defence]]\nname = "dp-sgd"\nnoise = 1.0\nclip = 1.0\n')
+    with pytest.raises(PlanError, match="happen inside 'clinic_app"):
+        train_run(stepped, runs(stepped, tmp_path / "defended")[-1], lambda units: None)
+
+
+def test_an_attack_cannot_import_the_module_that_holds_the_data(small: Path, tmp_path: Path) -> None:
+    plan = plan_of(small)
+    prepared(plan, tmp_path / "out")
+    [plain, *_] = runs(plan, tmp_path / "out")
+    [(_, game, adversary), *_] = plain.variant.plays(plan)
+    asked = build_questions(plain, game)
+    with pytest.raises(AttackError, match=r"No module named 'clinic_app\.audit'"):
+        predict(plain, ReadsTheData(), game, adversary, asked)
+    # The model itself can be built there.
+    assert predict(plain, BuildsTheModel(), game, adversary, asked)[0].shape == (len(asked.questions), 12)

@@ -8,9 +8,17 @@ import numpy as np
 
 from my_app.task import EXAMPLES, USERS, draw
 
-__all__ = ["prior"]
+__all__ = ["prior", "background"]
+
+Examples = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
 
 
-def prior() -> dict[str, tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
+def prior() -> dict[str, Examples]:
     """Older data of every user."""
     return {user: draw(number, EXAMPLES, "old") for number, user in enumerate(USERS)}
+
+
+def background() -> Examples:
+    """Public data: signs of people who take no part."""
+    strangers = [draw(len(USERS) + number, EXAMPLES, "public") for number in range(10)]
+    return np.concatenate([x for x, _ in strangers]), np.concatenate([y for _, y in strangers])

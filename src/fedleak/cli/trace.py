@@ -27,7 +27,12 @@ _MOST_NAMED = 8  # layers or arrays in one line; --json has them all
 
 @click.group("trace")
 def command() -> None:
-    """Look at the record of a run."""
+    """Look at the record of a run.
+
+    \b
+    Example:
+      fedleak trace check fedleak-run
+    """
 
 
 @command.command("check")

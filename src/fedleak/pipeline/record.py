@@ -81,7 +81,7 @@ def header(plan: Plan, run: Run, ready: PreparedRun) -> Header:
 def known_to_all(plan: Plan, prepared: Prepared) -> dict[str, Any]:
     """What every client is sent before the first round: how to train, and how to build the model."""
     return {
-        **plan.resolved["federation"],
+        **{key: value for key, value in plan.resolved["federation"].items() if key != "train"},
         "architecture": plan.resolved["model"],
         "input_shape": list(prepared.input_shape),
         "outputs": outputs(plan, prepared),

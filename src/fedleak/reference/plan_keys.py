@@ -10,7 +10,18 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from msgspec import Meta
 
 from fedleak import registry
-from fedleak.plan.plan import AuditPlan, FederationPlan, InjectPlan, IsolatePlan, JoinPlan, PopulationPlan, RecordPlan
+from fedleak.plan.plan import (
+    AuditPlan,
+    FederationPlan,
+    InjectPlan,
+    IsolatePlan,
+    JoinPlan,
+    PopulationPlan,
+    PriorPlan,
+    RecordPlan,
+    TracePlan,
+    TruthPlan,
+)
 
 __all__ = ["plan_keys"]
 
@@ -39,6 +50,9 @@ Paths in a plan are relative to the folder in which `fedleak` is started.
 _TABLES = (
     ("population", PopulationPlan),
     ("federation", FederationPlan),
+    ("trace", TracePlan),
+    ("truth", TruthPlan),
+    ("prior", PriorPlan),
     ("inject", InjectPlan),
     ("isolate", IsolatePlan),
     ("join", JoinPlan),
@@ -46,7 +60,12 @@ _TABLES = (
     ("audit", AuditPlan),
 )
 _KINDS: tuple[tuple[str, registry.Kind, str], ...] = (
-    ("[dataset]", "dataset", "Exactly one; `name` chooses it, the other keys are its settings."),
+    (
+        "[dataset]",
+        "dataset",
+        "Exactly one, or with `[trace]` none; `name` chooses it, the other keys are its settings. `name = "
+        '"module:callable"` is your own data.',
+    ),
     ("[model]", "model", 'Exactly one; `name = "module:callable"` is your own model.'),
     ("[[attack]]", "attack", "One or more."),
     (
