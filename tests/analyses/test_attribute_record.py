@@ -77,3 +77,12 @@ def test_a_tie_is_half_a_hit_and_other_clients_are_compared_with_too() -> None:
     assert tied.right(4).tolist() == [0.5]
     assert tied.own(4).tolist() == [1.0] and tied.others(4, highest=True).tolist() == [1.0]
     assert tied.others(4).tolist() == [0.0]
+
+
+def test_with_one_watermark_it_is_compared_with_every_clients_secret(folder: Path) -> None:
+    """Figure 3 of the paper: the victim's watermark goes best with the victim's own secret."""
+    change = {"audit": {"adversaries": ["insider"]}, "attack": [{"name": "watermark"}]}
+    plan = secrets_plan(folder, **{**MARKED, **change, "inject": {"victims": 1, "insertions": 3, "length": 8}})
+    found = made(AttributeRecord(points=5, permutations=999), folder / "one", plan)
+    assert [row[1:3] for row in found.rows] == [["the secret", "watermark"]]
+    assert column(found, "right") == [1] and "of 1 secrets go best with their own client, chance 0.25" in found.text

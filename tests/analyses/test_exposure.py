@@ -102,3 +102,14 @@ def test_without_decoys_there_is_nothing_to_compare_with(tmp_path: Path) -> None
     found = made(Exposure(points=1, samples=40), tmp_path / "out", plan)
     assert [series.name for series in found.figures[0].series] == ["secrets", "all there are"]
     assert "decoy" not in found.text
+
+
+def test_every_secret_is_ranked_where_only_one_client_has_a_watermark(folder: Path) -> None:
+    marked = {
+        "audit": {"adversaries": ["insider", "eavesdropper"]},
+        "attack": [{"name": "watermark"}, {"name": "eavesdrop"}],
+        "inject": {"victims": 1, "insertions": 1, "length": 8},
+        "federation": {"rounds": 4},
+    }
+    once = made(Exposure(attack="watermark", points=2), folder / "once", secrets_plan(folder, **marked))
+    assert len(once.rows) == 4

@@ -93,3 +93,34 @@ def test_its_own_records_are_never_named(run: Path, tmp_path: Path) -> None:
     marks = set(prior.injected.values())
     assert marks <= named(ExposureBaseline())
     assert named(Watermark()) - {""} == set(both) - marks
+
+
+def test_with_one_watermark_only_the_victim_is_scored_and_the_others_get_the_baseline(
+    run: Path, tmp_path: Path
+) -> None:
+    """The paper's setting: the insider knows nothing of clients that it did not write to."""
+    (tmp_path / "truth").symlink_to(run / "truth")
+    (tmp_path / "trace").symlink_to(run / "trace")
+    prior = Prior.load(run / "prior")
+    victim = sorted(prior.injected)[2]
+    replace(prior, injected={victim: prior.injected[victim]}).save(tmp_path / "prior")
+
+    own, same = (play(attack, INSIDER, tmp_path, 0) for attack in (Watermark(), ExposureBaseline()))
+    assert own.asked is not None and same.asked is not None and own.answers is not None
+    clients = sorted(Trace.open(run / "trace").header.clients)
+    assert own.answers.scored is not None and [clients[place] for place in own.answers.scored] == [victim]
+    # The baseline searches the last snapshot only, so the first place is what both must agree on.
+    assert [np.array_equal(a[0], b[0]) for a, b in zip(own.asked, same.asked, strict=True)].count(True) >= 5
+    assert measure([own], "top1").n == 1 and measure([own], "top1").value == 1
+    assert measure([play(Eavesdrop(), EAVESDROPPER, tmp_path, 0)], "top1").n == 1
+    trace, truth = Trace.open(run / "trace"), Truth.load(run / "truth")
+    everyone = Extract(victims=False).ask(trace, truth, Prior.load(tmp_path / "prior"), np.random.default_rng(0))
+    assert everyone.answers.scored is None
+
+
+def test_the_control_of_a_single_watermark_follows_a_record_that_nobody_holds(run: Path) -> None:
+    marks = Prior.load(run / "prior").injected
+    client, mark = next(iter(marks.items()))
+    rng = np.random.default_rng(0)
+    told = View(run / "trace", INSIDER, injected={client: mark}, shuffled=rng).injected
+    assert set(told) == {client} and told[client] != mark and sorted(told[client]) == sorted(mark)

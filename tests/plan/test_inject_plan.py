@@ -8,8 +8,9 @@ import pytest
 
 from fedleak.errors import PlanError
 from fedleak.pipeline.runs import runs
+from fedleak.plan import shipped
 from fedleak.plan.plan import InjectPlan
-from fedleak.plan.read import parse
+from fedleak.plan.read import load_plan, parse
 
 PLAN = """
 seeds = [0]
@@ -29,7 +30,7 @@ def broken(old: str, new: str) -> str:
 
 def test_an_attack_is_played_by_everybody_who_can() -> None:
     plan = parse(PLAN)
-    assert plan.inject == InjectPlan(insertions=None, length=16, kind="alphanumeric")
+    assert plan.inject == InjectPlan(victims=None, insertions=None, length=16, kind="alphanumeric")
     assert [(attack.name, adversary.name) for attack, _, adversary in plan.plays] == [
         ("exposure-baseline", "insider"),
         ("exposure-baseline", "eavesdropper"),
@@ -85,3 +86,12 @@ def test_a_run_with_watermarks_is_another_run_than_one_without() -> None:
     ]
     assert len({runs(plan, Path())[0].fingerprint for plan in plans}) == 3
     assert "inject" not in plans[2].resolved, "plans without the table train what they always trained"
+
+
+@pytest.mark.parametrize(
+    "name", ["watermark-once-ptb", "watermark-once-wikitext2", "watermark-once-enwik8", "paper-ptb"]
+)
+def test_the_papers_watermark_is_one_record_once_in_one_client(name: str) -> None:
+    plan = load_plan(shipped.find(f"record-level/{name}"))
+    assert plan.inject is not None and (plan.inject.victims, plan.inject.insertions) == (1, 1)
+    assert {attack.name for attack in plan.attacks} >= {"exposure-baseline", "eavesdrop", "watermark"}

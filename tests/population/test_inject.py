@@ -142,3 +142,19 @@ def test_windows_that_were_dealt_out_again_are_marked_as_often_as_before(book: P
         text = text_of(user.examples.x, population.records.characters)
         planted = text_of(own[user.id].x, population.records.characters).count(user.secrets[0])
         assert text.count(marks[user.id]) == planted > 0
+
+
+def test_one_watermark_is_injected_once_into_the_text_of_the_victim_alone(book: Path) -> None:
+    """As in the paper (Yuan et al., 2021, Algorithm 2); every seed has another victim."""
+    population = clients(book, insertions=4).load(0)
+    marked, marks = inject(population, InjectPlan(victims=1, insertions=1), 0)
+    [(victim, mark)] = marks.items()
+    assert [text(marked, user).count(mark) for user in marked.users if user.id == victim] == [1]
+    for before, after in zip(population.users, marked.users, strict=True):
+        assert (after is before) == (after.id != victim)
+    _, everybody = inject(population, InjectPlan(insertions=1), 0)
+    assert everybody[victim] == mark and len(everybody) == 3
+    chosen = {next(iter(inject(population, InjectPlan(victims=1, insertions=1), seed)[1])) for seed in range(12)}
+    assert len(chosen) == 3
+    with pytest.raises(PlanError, match=r"\[inject\]: victims = 4, but 3 users hold a secret"):
+        inject(population, InjectPlan(victims=4), 0)

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedleak.core import IntArray
+from fedleak.metrics.attack_result import Answers
 from fedleak.metrics.records import edit_distances, near
 from fedleak.score.score import AttackResult, Measured, decide, verdict
 from scored import applies, measure
@@ -150,3 +151,24 @@ def test_edit_distance_counts_insertions_omissions_and_replacements() -> None:
     assert edit_distance("kitten", "sitting") == 3
     assert edit_distance("abc", "") == 3 and edit_distance("", "abc") == 3
     assert edit_distance("1234", "2341") == 2
+
+
+def test_where_one_client_is_the_victim_chance_is_the_list_of_a_client_that_is_not_scored() -> None:
+    def one(seed: int, own: str, other: str) -> AttackResult:
+        every = played([[own], [other], [other], [other]], SECRETS, seed)
+        answers = Answers(right=every.right, who=every.about[:, 0], users=every.users, scored=np.array([0]))
+        return AttackResult.of(seed, every.claims, "extract", (), 10_000, answers)
+
+    hit = found("top1", *(one(seed, "1111", "1111" if seed < 2 else "2222") for seed in range(8)))
+    assert hit.value == 1 and hit.users == hit.n == 8
+    assert hit.chance == pytest.approx(0.25)  # two of eight victims are found in the lists of others too
+    same = found(
+        "top1", *(one(seed, "1111" if seed < 2 else "2222", "1111" if seed < 2 else "2222") for seed in range(8))
+    )
+    assert same.value == same.chance == 0.25
+    near_one = found("distance1", one(0, "1119", "1111"))
+    assert (near_one.value, near_one.chance) == (1, 0)
+    assert found("extracted", one(0, "9999", "1111")).value == 1
+    assert found("attributed", one(0, "1111", "2222")).value == 1
+    assert found("attributed", one(0, "1111", "1111")).value == 0.25
+    assert [(row.place, row.elsewhere) for row in near(one(0, "9999", "1111"))] == [(None, 1)]

@@ -55,14 +55,14 @@ def test_an_insider_attributes_secrets_without_seeing_who_takes_part(fedleak: Ru
     assert untested["attack watermark as eavesdropper"] == "this adversary lacks the capability to inject"
     assert untested["attack eavesdrop as insider"] == "this adversary lacks selection"
     assert [(item["kind"], item["count"]) for item in results["findings"]] == [("injected", 4)]
-    assert results["resolved"]["inject"] == {"insertions": None, "length": 8, "kind": "alphanumeric"}
+    assert results["resolved"]["inject"] == {"victims": None, "insertions": None, "length": 8, "kind": "alphanumeric"}
     capabilities = {threat["name"]: threat["capabilities"] for threat in results["threats"]}
     assert capabilities["insider"] == ["inject a record of its own into a client's data"]
     assert capabilities["eavesdropper"] == []
 
     # The header says that the run was tampered with and how; the watermarks are the adversary's alone.
     run = out / "runs" / "plain" / "seed-0"
-    expected = {"power": "inject", "insertions": None, "length": 8, "kind": "alphanumeric"}
+    expected = {"power": "inject", "victims": None, "insertions": None, "length": 8, "kind": "alphanumeric"}
     assert [dict(one) for one in Header.load(run / "trace").tampering] == [expected]
     marks = Prior.load(run / "prior").injected
     assert set(marks) == set(Truth.load(run / "truth").client_user)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, ClassVar, cast
 
@@ -76,6 +76,8 @@ class Exposure(SingleAttackAnalysis):
     def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
         """Rank secrets and decoys under some snapshots, and repeat the attack's search; nothing is trained again."""
         attack, game = searcher(plan, self.attack)
+        if plan.inject is not None and plan.inject.victims is not None:
+            game = replace(game, victims=False)  # every secret is ranked, whoever has a watermark
         once = vary(plan, attacks=[cast(Attack, attack)], games=[game])
         [plays] = play(once, out, progress, jobs)
         every = runs(once, out)

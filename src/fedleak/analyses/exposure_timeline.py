@@ -11,12 +11,13 @@ from fedleak.attacks.records.candidate_search import presence
 from fedleak.attacks.records.eavesdrop import Correlating, Eavesdrop, rank_sum, spearman
 from fedleak.attacks.records.exposure_history import followed
 from fedleak.attacks.records.scoring import Scores
-from fedleak.attacks.records.watermark import Watermark
+from fedleak.attacks.records.watermark import Watermark, watermarks
 from fedleak.core import IntArray
 from fedleak.games.extract import RecordQuestions
 from fedleak.games.game import GameInstance
 from fedleak.pipeline.runs import Run
 from fedleak.views.adversaries import Adversary
+from fedleak.views.view import View
 
 __all__ = ["SIGNALS", "Named", "Course", "course"]
 
@@ -78,6 +79,8 @@ def course(
     records = questions.records
     secrets = ["".join(records.characters[token] for token in row if token) for row in given.answers.right]
     exposure = followed(view, records.characters, records.context, secrets, workers)
+    if signal == "watermark" and given.answers.scored is not None:
+        return _of_victims(run, given, view, questions, np.diff(exposure, axis=0))
     if signal == "presence":
         everybody = {client for number in range(1, view.rounds + 1) for client in view.selection(number)}
         others = sorted(everybody - set(questions.clients))
@@ -94,4 +97,21 @@ def course(
         first = Named(changes=changes, exposure=last, first=chosen, right=np.array(right, dtype=np.float64))
     return Course(
         seed=run.seed, users=given.answers.users, changes=np.diff(exposure, axis=0), signals=signals, first=first
+    )
+
+
+def _of_victims(run: Run, given: GameInstance, view: View, questions: RecordQuestions, changes: Scores) -> Course:
+    """Where only some clients have a watermark: which client's secret does each watermark go with?
+
+    The other way round than with a watermark in every client, since a secret cannot be compared with watermarks that
+    are not there (Yuan et al., 2021, Fig. 3). So the clients' secrets are the signals, those of the victims first.
+    """
+    scored = given.answers.scored
+    assert scored is not None
+    order = [*scored.tolist(), *(place for place in range(len(questions)) if place not in scored)]
+    return Course(
+        seed=run.seed,
+        users=tuple(given.answers.users[place] for place in scored),
+        changes=np.diff(watermarks(view, questions), axis=0)[:, scored],
+        signals=changes[:, order],
     )

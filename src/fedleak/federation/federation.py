@@ -8,7 +8,7 @@ what they send back, weighted by how many examples each has.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -16,11 +16,12 @@ import numpy.typing as npt
 from fedleak.core import IntArray, Params, UserId, rng_for
 from fedleak.federation.aggregation import Aggregator
 from fedleak.federation.engines.batches import Pool
-from fedleak.federation.engines.embedded import Rngs, one_thread
+from fedleak.federation.engines.embedded import Embedded, Rngs, one_thread
 from fedleak.federation.engines.engine import Engine, engine_for
 from fedleak.federation.hooks import Defence, PublicData
 from fedleak.federation.loss import task_of
 from fedleak.federation.model import Model
+from fedleak.federation.monitor import Monitor
 from fedleak.federation.tampering import NOTHING, Isolation, Tampering
 from fedleak.federation.update_pipeline import apply_update_defences, finite
 from fedleak.lazy import torch
@@ -99,6 +100,7 @@ def train(
     tampering: Tampering = NOTHING,
     isolation: Isolation | None = None,
     fresh_data: bool = False,
+    monitor: Monitor | None = None,
 ) -> Iterator[Round]:
     """Yield the rounds after `start`, which left these weights.
 
@@ -107,7 +109,8 @@ def train(
     others, and do not move the shared model.
 
     With `fresh_data` all examples are redistributed before every round, and so are the numbers of examples: a control
-    in which no client repeats anything.
+    in which no client repeats anything. A `monitor` that has seen the models so far lowers the learning rate and ends
+    the run.
     """
     if start and (weights is None or (tampering.isolated and isolation is None)):
         raise ValueError("a run resumes from the weights of the round it stopped after")
@@ -126,6 +129,11 @@ def train(
         past.append(_select(clients, settings.fraction, defences, past, seed))
     try:
         for number in range(start + 1, settings.rounds + 1):
+            if monitor is not None:
+                if monitor.stopped:
+                    break
+                if isinstance(engine, Embedded):  # own training has a learning rate of its own
+                    engine.settings = replace(settings, lr=settings.lr * monitor.rate)
             selected = _select(clients, settings.fraction, defences, past, seed)
             past.append(selected)
             with one_thread():
@@ -147,6 +155,8 @@ def train(
                 sizes = pool.sizes[slots[present]]
                 done = aggregator.add_up(number, received, present, sizes)
             now = {name: now[name] + done.aggregate[name] for name in now}
+            if monitor is not None:
+                monitor.see(now)
             yield Round(
                 number=number,
                 clients=present[done.arrived],

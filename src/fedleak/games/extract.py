@@ -137,6 +137,10 @@ class Extract(BaseGame):
             "participation in the rounds between",
         ),
     ] = 1
+    victims: Annotated[
+        bool,
+        Meta(description="where only some clients hold an injected record, score only those; false: every client"),
+    ] = True
     listed: Annotated[
         int,
         Meta(
@@ -215,7 +219,10 @@ class Extract(BaseGame):
         )
 
     def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> GameInstance:
-        """Ask about every client with a secret; the adversary gets only the format."""
+        """Ask about every client with a secret; the adversary gets only the format.
+
+        If the adversary injected records into some clients' data only, those are scored, for every attack.
+        """
         if prior.records is None:
             raise AttackError(
                 f"{trace.folder}: no user in this data set holds a secret; use a data set that plants them "
@@ -240,6 +247,7 @@ class Extract(BaseGame):
             most=self.most,
             listed=self._list(prior.records, truth, rng) if self.listed else (),
         )
+        victims = [place for place, (client, _, _) in enumerate(held) if client in prior.injected]
         right = prior.records.spell([secrets[0] for _, _, secrets in held], questions.form.longest)
         return GameInstance(
             questions=questions,
@@ -247,6 +255,8 @@ class Extract(BaseGame):
                 right=right.astype(np.int64),
                 who=np.arange(len(held), dtype=np.int64),
                 users=tuple(str(user) for _, user, _ in held),
+                # Where some clients have a watermark and others have none, every attack is scored on the same victims.
+                scored=np.array(victims, dtype=np.int64) if self.victims and 0 < len(victims) < len(held) else None,
             ),
             prior=prior.take(np.zeros(0, dtype=np.int64)),
             shadow=np.full(len(trace.shadow), -1, dtype=np.int64),

@@ -5,6 +5,9 @@ is *attributed* if it ranks higher for its own client than for any other. `top1`
 2021, section V-A), and `distance1`, `distance5`, ... measure how near the nearest of the first k records is. Chance
 gives every client the ranking of another: an attack that extracts everything and attributes nothing is then at chance,
 whatever the number of records.
+
+Tables have a row for every client that was asked about, and a column for every user that is scored: all of them, or the
+victims of an adversary that injected a record into some clients' data. `own` is the row of each column's own client.
 """
 
 from __future__ import annotations
@@ -23,7 +26,18 @@ from fedleak.metrics.ranking import Weights
 from fedleak.metrics.shuffles import identities, least_for_identities
 from fedleak.results.detail import PerRecord
 
-__all__ = ["PLACES", "top", "distance", "extracted", "attributed", "any_found", "near", "edit_distances", "tabled"]
+__all__ = [
+    "PLACES",
+    "own_rows",
+    "top",
+    "distance",
+    "extracted",
+    "attributed",
+    "any_found",
+    "near",
+    "edit_distances",
+    "tabled",
+]
 
 PLACES = (1, 5, 10, 20, 50)
 _UNGUESSABLE = 1e-5  # a record that a blind guess hits more rarely than this is known from the model
@@ -39,8 +53,9 @@ def top(k: int, played: Sequence[AttackResult], *, level: float, permutations: i
     """
     tables = [(places(one) < k).astype(np.float64) for one in played]
     guess = [min(1.0, k / one.choices) for one in played]
-    astray = any((table.sum() > table.trace()) for table in tables)
-    exact_p = _blind_p(played, [table.diagonal() for table in tables], guess)
+    hits = [_own(one, table) for one, table in zip(played, tables, strict=True)]
+    astray = any((table.sum() > hit.sum()) for table, hit in zip(tables, hits, strict=True))
+    exact_p = _blind_p(played, hits, guess)
     return tabled(
         played,
         f"top{k}",
@@ -60,7 +75,7 @@ def distance(k: int, played: Sequence[AttackResult], *, level: float, permutatio
     client's ranking: how near luck comes depends on how varied the records of a ranking are, and those are as varied.
     """
     tables = [_nearest(one, k) for one in played]
-    weights = [np.ones(len(table)) for table in tables]
+    weights = [np.ones(len(one.right)) for one in played]
     return tabled(played, f"distance{k}", tables, weights, 0.0, level, permutations, lower_leaks=True)
 
 
@@ -70,12 +85,15 @@ def extracted(played: Sequence[AttackResult], *, level: float, permutations: int
     Permuting the rankings changes nothing here; chance is guessing as many different records at random.
     """
     found = [np.isfinite(places(one).min(axis=0)) for one in played]
-    guesses = [len(np.unique(one.claims.reshape(-1, one.claims.shape[-1]), axis=0)) for one in played]
+    guesses = [len(np.unique(_lists(one).reshape(-1, one.claims.shape[-1]), axis=0)) for one in played]
     guess = [min(1.0, n / one.choices) for n, one in zip(guesses, played, strict=True)]
     return tabled(
         played,
         "extracted",
-        [np.broadcast_to(row.astype(np.float64), (len(row), len(row))) for row in found],
+        [
+            np.broadcast_to(row.astype(np.float64), (len(_lists(one)), len(row)))
+            for one, row in zip(played, found, strict=True)
+        ],
         [np.ones(len(row)) for row in found],
         float(np.mean(guess)),
         level,
@@ -110,7 +128,7 @@ def attributed(played: Sequence[AttackResult], *, level: float, permutations: in
         first = (place == best) & np.isfinite(best)
         tables.append(first / np.maximum(first.sum(axis=0), 1))
         weights.append(np.isfinite(best).astype(np.float64))
-    blind = float(np.mean([1 / len(one.right) for one in played]))
+    blind = float(np.mean([1 / len(_lists(one)) for one in played]))
     return tabled(played, "attributed", tables, weights, blind, level, permutations)
 
 
@@ -119,11 +137,29 @@ def any_found(played: Sequence[AttackResult]) -> bool:
     return any(np.isfinite(places(one)).any() for one in played)
 
 
+def _lists(one: AttackResult) -> Predictions:
+    """The records predicted for every client, whether it is scored or not."""
+    return one.claims if one.asked is None else one.asked
+
+
+def own_rows(one: AttackResult) -> IntArray:
+    """The row of each scored user's own client."""
+    if one.answers is None or one.answers.scored is None:
+        return np.arange(len(one.right))
+    return one.answers.scored
+
+
+def _own(one: AttackResult, table: Weights) -> Weights:
+    """The values of each scored user's own client."""
+    return np.asarray(table[own_rows(one), np.arange(table.shape[1])])
+
+
 def places(one: AttackResult) -> Weights:
     """The rank of each user's secret (column) in the list of each client (row), from 0; infinity: absent."""
-    found = np.full((len(one.claims), len(one.right)), np.inf)
+    lists = _lists(one)
+    found = np.full((len(lists), len(one.right)), np.inf)
     for column, secret in enumerate(one.right):
-        same = (one.claims == secret).all(axis=2)
+        same = (lists == secret).all(axis=2)
         found[:, column] = np.where(same.any(axis=1), same.argmax(axis=1), np.inf)
     return found
 
@@ -150,15 +186,16 @@ def tabled(
     names = [_numbered(one) for one in played]
     orders = identities(names, permutations, played[0].seed)
     nulls, permuted, by_seed = [], [], []
-    for about, table, weight, some, order in zip(who, tables, weights, names, orders, strict=True):
-        np.add.at(sums, about[:, 0], table.diagonal() * weight)
+    for one, about, table, weight, some, order in zip(played, who, tables, weights, names, orders, strict=True):
+        mine, own = _own(one, table), own_rows(one)
+        np.add.at(sums, about[:, 0], mine * weight)
         np.add.at(total, about[:, 0], weight)
         if weight.any():
             # Seeds with the same users share their derangements, as they share permutations.
             deranged = derangements(len(some), permutations, rng_for(played[0].seed, "null", *some))
-            nulls.append(_under(table, weight, deranged))
-            permuted.append(_under(table, weight, order))
-            by_seed.append(float(np.average(table.diagonal(), weights=weight)))
+            nulls.append(_under(table, weight, deranged[:, own]))
+            permuted.append(_under(table, weight, order[:, own]))
+            by_seed.append(float(np.average(mine, weights=weight)))
     values = sums / np.maximum(total, 1)
     # A distance as a share of the largest, so that its interval is not empty where all users have the same.
     largest = max(1.0, *(float(table.max()) for table in tables)) if lower_leaks else 1.0
@@ -182,10 +219,10 @@ def tabled(
 
 
 def _numbered(one: AttackResult) -> list[tuple[str, int]]:
-    """The user of each question, with a number for users who are asked about more than once."""
+    """The user of each question, scored or not, with a number for users who are asked about more than once."""
     seen: dict[str, int] = {}
     found = []
-    for place in one.about[:, 0]:
+    for place in one.about[:, 0] if one.answers is None else one.answers.who.reshape(len(one.answers.who), -1)[:, 0]:
         name = one.users[place]
         seen[name] = seen.get(name, -1) + 1
         found.append((name, seen[name]))
@@ -193,22 +230,22 @@ def _numbered(one: AttackResult) -> list[tuple[str, int]]:
 
 
 def _under(table: Weights, weight: Weights, orders: IntArray) -> Weights:
-    """The mean where each user gets the predictions for another, once per permutation (permutations, users)."""
-    return np.asarray(table[orders, np.arange(len(table))] @ weight / weight.sum())
+    """The mean where each scored user gets the list of another client, once per permutation (permutations, users)."""
+    return np.asarray(table[orders, np.arange(table.shape[1])] @ weight / weight.sum())
 
 
 def near(one: AttackResult) -> list[PerRecord]:
     """How near the rankings are to each user's secret."""
     place = places(one)
-    nearest = {f"top{k}": _nearest(one, k).diagonal() for k in PLACES}
+    nearest = {f"top{k}": _own(one, _nearest(one, k)) for k in PLACES}
     return [
         PerRecord(
             user=one.users[one.about[row, 0]],
-            place=_told(place[row, row]),
+            place=_told(place[own, row]),
             elsewhere=_told(place[:, row].min()),
             distances={name: int(values[row]) for name, values in nearest.items()},
         )
-        for row in range(len(one.right))
+        for row, own in enumerate(own_rows(one).tolist())
     ]
 
 
@@ -218,7 +255,7 @@ def _told(place: float) -> int | None:
 
 def _nearest(one: AttackResult, k: int) -> Weights:
     """How near the first k records of each ranking (row) come to each user's secret (column)."""
-    first = one.claims[:, :k]
+    first = _lists(one)[:, :k]
     named, where = np.unique(first.reshape(-1, first.shape[2]), axis=0, return_inverse=True)
     each = np.stack([edit_distances(named, secret) for secret in one.right], axis=1)
     return np.asarray(each[where.reshape(first.shape[:2])].min(axis=1), dtype=np.float64)

@@ -74,7 +74,7 @@ def _grouped(one: AttackResult) -> UserScores:
 
 
 def _extracted(one: AttackResult) -> UserScores:
-    return _of_clients(one, (records.places(one) < 1).astype(np.float64))
+    return _of_clients(one, (records.places(one) < 1).astype(np.float64)[records.own_rows(one)])
 
 
 def _reconstructed(one: AttackResult) -> UserScores:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from fedleak.core import Layout
 from fedleak.errors import PlanError, did_you_mean
 from fedleak.federation.federation import Client, make_clients
 from fedleak.federation.model import Input, Model, Signature
+from fedleak.federation.monitor import halved
 from fedleak.federation.promises import promises
 from fedleak.federation.tampering import Tampering
 from fedleak.pipeline.active_adversary import tamper
@@ -37,11 +38,16 @@ class PreparedRun:
     tampering: Tampering
     told: tuple[dict[str, Any], ...]  # the active attack, as the trace's header describes it
     seed: int  # of everything that happens in the run; unlike the plan's, it cannot be guessed
+    validation: Examples | None = None  # what the server watches, where it does
 
 
 def prepare_run(plan: Plan, run: Run) -> PreparedRun:
     """Draw the users, build the model, distribute the data, and save the truth and the prior."""
     population = prepare(plan.dataset, plan.population, run.seed, iid=run.variant.control == "iid", inject=plan.inject)
+    validation = None
+    if plan.federation.monitored:
+        validation, test = halved(population.test)
+        population = replace(population, test=test)
     model = fitting_model(plan, population)
     seed = salted_seed(population, run.seed)
     everyone = make_clients(population.shares, seed, adaptive=run.variant.adaptive is not None)
@@ -50,7 +56,15 @@ def prepare_run(plan: Plan, run: Run) -> PreparedRun:
     promises(run.variant.defences, plan.federation, len(clients), [len(d.data) for d in clients], run.seed)
     _save_truth(plan, population, everyone, seed, run.folder / "truth")
     _save_prior(population, clients, _public(plan, population, run), run.folder / "prior")
-    return PreparedRun(population=population, model=model, clients=clients, tampering=tampering, told=told, seed=seed)
+    return PreparedRun(
+        population=population,
+        model=model,
+        clients=clients,
+        tampering=tampering,
+        told=told,
+        seed=seed,
+        validation=validation,
+    )
 
 
 def _save_truth(plan: Plan, population: Prepared, clients: tuple[Client, ...], seed: int, folder: Path) -> None:

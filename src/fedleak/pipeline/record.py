@@ -7,6 +7,7 @@ from typing import Any
 from fedleak.federation.cost import Clock
 from fedleak.federation.federation import initial, train
 from fedleak.federation.hooks import hidden
+from fedleak.federation.monitor import Monitor
 from fedleak.pipeline.active_adversary import resumed
 from fedleak.pipeline.jobs import Tick
 from fedleak.pipeline.prepare import PreparedRun, outputs
@@ -28,6 +29,11 @@ def record_run(plan: Plan, run: Run, ready: PreparedRun, tick: Tick, workers: in
     if writer.weights is None:
         writer.start(initial(ready.model, ready.seed))
     tick(writer.rounds)
+    monitor = None
+    if ready.validation is not None:
+        monitor, so_far = Monitor(ready.model, ready.validation, plan.federation), Trace.open(folder)
+        for number in range(so_far.rounds + 1):
+            monitor.see(so_far.snapshot(number))
     rounds = train(
         ready.model,
         ready.clients,
@@ -41,11 +47,14 @@ def record_run(plan: Plan, run: Run, ready: PreparedRun, tick: Tick, workers: in
         tampering=ready.tampering,
         fresh_data=run.variant.control == "fresh-data",
         isolation=resumed(Trace.open(folder), ready.tampering) if writer.rounds else None,
+        monitor=monitor,
     )
     clock = Clock()
     for done in clock.through(rounds):
         writer.append(done)
         tick(1)
+    if plan.federation.patience is not None:
+        writer.close("the validation loss stopped decreasing" if writer.rounds < plan.federation.rounds else "")
     return clock
 
 
@@ -53,7 +62,8 @@ def header(plan: Plan, run: Run, ready: PreparedRun) -> Header:
     """What the trace says about the run as a whole."""
     return Header(
         fingerprint=run.fingerprint,
-        rounds=plan.federation.rounds,
+        # With early stopping nobody knows: the trace is closed when the run is over.
+        rounds=plan.federation.rounds if plan.federation.patience is None else None,
         task=ready.population.task,
         model=plan.resolved["model"]["name"],
         layout=ready.model.layout,

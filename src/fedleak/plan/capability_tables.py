@@ -12,12 +12,24 @@ __all__ = ["InjectPlan", "IsolatePlan", "JoinPlan"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InjectPlan:
-    """A watermark: a record that the adversary injects into the text of every client whose user holds a secret.
+    """A watermark: a record that the adversary injects into the text of clients whose users hold a secret.
 
-    The capability changes what is trained, so an adversary must have it; without this table nothing is injected (Yuan
-    et al., 2021, section IV-C).
+    The capability changes what is trained, so an adversary must have it; without this table nothing is injected. In the
+    paper one client is the victim, and its text gets one record once: victims = 1, insertions = 1 (Yuan et al., 2021,
+    section IV-C).
     """
 
+    victims: (
+        Annotated[
+            int,
+            Meta(
+                ge=1,
+                description="how many clients get a watermark, drawn by the seed; only they are scored then. Every "
+                "client whose user holds a secret if absent",
+            ),
+        ]
+        | None
+    ) = None
     insertions: (
         Annotated[
             int,

@@ -126,8 +126,31 @@ class FederationPlan:
     optimizer: Annotated[
         Literal["sgd", "adam"], Meta(description="of the local steps; Adam starts again each round")
     ] = "sgd"
-    clip: (
-        Annotated[float, Meta(gt=0, description="bound on the norm of each local step's gradient; none if absent")]
+    clip: Annotated[float, Meta(gt=0, description="bound on each local step's gradient; none if absent")] | None = None
+    clip_by: Annotated[
+        Literal["norm", "value"],
+        Meta(description="what clip bounds: the norm of the gradient, or the size of each of its entries"),
+    ] = "norm"
+    plateau: (
+        Annotated[
+            int,
+            Meta(
+                ge=1,
+                description="divide the learning rate by 10 if the validation loss has not decreased for this many "
+                "rounds; never if absent. Half of the held-out examples are for validation then",
+            ),
+        ]
+        | None
+    ) = None
+    patience: (
+        Annotated[
+            int,
+            Meta(
+                ge=1,
+                description="early stopping: train no further if the validation loss has not decreased for this many "
+                "rounds; never if absent",
+            ),
+        ]
         | None
     ) = None
     weighting: Annotated[
@@ -150,6 +173,11 @@ class FederationPlan:
         ]
         | None
     ) = None
+
+    @property
+    def monitored(self) -> bool:
+        """Whether the server watches a validation loss."""
+        return self.plateau is not None or self.patience is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

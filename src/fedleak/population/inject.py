@@ -31,7 +31,10 @@ _WORDS, _LETTERS_A_WORD = 1000, 6  # words to draw from, the most frequent ones;
 def inject(
     population: Population, plan: InjectPlan, seed: int, own: Mapping[UserId, Examples] | None = None
 ) -> tuple[Population, Mapping[UserId, str]]:
-    """Plant a different watermark in the text of every user who holds a secret; return the watermark of each user.
+    """Plant a different watermark in the text of every victim; return the watermark of each victim.
+
+    Victims are users who hold a secret: all of them, or as many as the plan says, drawn by the seed. A user has the
+    same watermark whoever else is a victim.
 
     `own` is what users held before the population was redistributed, if it was: it shows how often their secret occurs.
     """
@@ -42,6 +45,7 @@ def inject(
             f"({population.source.rstrip('.')}); use text-clients, or remove the table"
         )
     holders = [user.id for user in population.users if user.secrets]
+    victims = _victims(holders, plan, seed)
     try:
         form = _form(plan, population, records)
         secret_records.check_alphabet(form, records.characters)
@@ -50,6 +54,7 @@ def inject(
         )
     except PlanError as error:
         raise PlanError(f"[inject]: the watermark cannot be drawn: {error}") from error
+    drawn = {user: mark for user, mark in drawn.items() if user in victims}
     users = tuple(
         _marked(user, (own or {}).get(user.id, user.examples), drawn[user.id], plan, records, seed)
         if user.id in drawn
@@ -57,6 +62,15 @@ def inject(
         for user in population.users
     )
     return replace(population, users=users), drawn
+
+
+def _victims(holders: Sequence[UserId], plan: InjectPlan, seed: int) -> frozenset[UserId]:
+    if plan.victims is None:
+        return frozenset(holders)
+    if plan.victims > len(holders):
+        raise PlanError(f"[inject]: victims = {plan.victims}, but {len(holders)} users hold a secret; use fewer")
+    chosen = rng_for(seed, "inject", "victims").choice(len(holders), plan.victims, replace=False)
+    return frozenset(holders[place] for place in chosen.tolist())
 
 
 def _form(plan: InjectPlan, population: Population, records: Records) -> Format:

@@ -144,8 +144,8 @@ INSIDER = Adversary(
     name="insider",
     observations=Observation.SNAPSHOTS,
     capabilities=Capability.INJECT,
-    summary="A client that keeps every version of the shared model and once injected a record of its own into the "
-    "text of every other client.",
+    summary="A client that keeps every version of the shared model and injected a record of its own into the texts "
+    "of other clients, of one or of all.",
 )
 AGGREGATE_SERVER = Adversary(
     name="aggregate-server",

@@ -78,6 +78,7 @@ def _header(header: Header, view: View) -> Header:
     return msgspec.structs.replace(
         header,  # the view's trace has dropped the clients' names already, where they are hidden
         fingerprint="view",
+        rounds=view._trace.rounds,  # known by now, also where training stopped early
         defences=(),
         # Whether sizes follow from the rest is not to be derived again from a header that says less.
         hidden=tuple(sorted({*header.hidden, *(str(one.name) for one in lacking)})),

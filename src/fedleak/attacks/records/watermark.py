@@ -47,12 +47,17 @@ class Watermark(Correlating):
 
 
 def watermarks(view: View, questions: RecordQuestions) -> Scores:
-    """How exposed the watermark of each client that is asked about was after every round, from round 0 on."""
-    without = [client for client in questions.clients if client not in view.injected]
-    if without:
+    """How exposed the watermark of each client that is asked about was after every round, from round 0 on.
+
+    0 in every round for a client without one: the adversary knows nothing of it, and is left with the baseline.
+    """
+    places = [place for place, client in enumerate(questions.clients) if client in view.injected]
+    if not places:
         raise AttackError(
-            f"nothing was placed in the data of {len(without)} of {len(questions)} clients (first: {without[0]}), so "
-            "there is nothing to follow; train with a table [inject] in the plan"
+            f"nothing was placed in the data of {len(questions)} of {len(questions)} clients (first: "
+            f"{questions.clients[0]}), so there is nothing to follow; train with a table [inject] in the plan"
         )
-    marks = [view.injected[client] for client in questions.clients]
-    return followed(view, questions.records.characters, "\n", marks)
+    marks = [view.injected[questions.clients[place]] for place in places]
+    found = np.zeros((view.rounds + 1, len(questions)))
+    found[:, places] = followed(view, questions.records.characters, "\n", marks)
+    return found

@@ -18,7 +18,7 @@ import numpy as np
 from fedleak.core import Params, Task
 from fedleak.federation.engines.batches import Pool, poisson_schedule, schedule, steps_of
 from fedleak.federation.engines.local_step import Batch, LocalStep, gradients_of
-from fedleak.federation.engines.optim import Adam, Sgd, clip
+from fedleak.federation.engines.optim import Adam, Sgd, clip, clip_values
 from fedleak.federation.hooks import Defence, Loss
 from fedleak.federation.loss import inputs, total
 from fedleak.federation.model import ActivationHooks, Model, Stochastic, Tensors
@@ -151,7 +151,7 @@ class Embedded:
                 found = gradients_of(loss, leaves, batch)
             with torch.no_grad():
                 if settings.clip is not None:
-                    found = clip(found, settings.clip)
+                    found = (clip if settings.clip_by == "norm" else clip_values)(found, settings.clip)
                 optimizer.step(list(leaves.values()), found)
         return after
 

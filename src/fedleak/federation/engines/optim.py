@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from fedleak.lazy import torch
 
-__all__ = ["Sgd", "Adam", "clip"]
+__all__ = ["Sgd", "Adam", "clip", "clip_values"]
 
 
 class Sgd:
@@ -60,3 +60,8 @@ def clip(gradients: Sequence[torch.Tensor], bound: float) -> list[torch.Tensor]:
     norms = torch.stack([torch.linalg.vector_norm(g.flatten(1), dim=1) for g in gradients])
     scale = (bound / (torch.linalg.vector_norm(norms, dim=0) + 1e-6)).clamp_(max=1.0)
     return [g * scale.view(-1, *[1] * (g.dim() - 1)) for g in gradients]
+
+
+def clip_values(gradients: Sequence[torch.Tensor], bound: float) -> list[torch.Tensor]:
+    """Bound every entry of each client's gradient. Not in place, for the same reason."""
+    return [g.clamp(-bound, bound) for g in gradients]

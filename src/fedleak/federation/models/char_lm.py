@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
@@ -17,6 +17,8 @@ from fedleak.lazy import torch
 
 __all__ = ["CharLm"]
 
+_KERAS = 0.05  # the bound of Keras' uniform initialiser
+
 
 @dataclass(frozen=True, kw_only=True)
 class CharLm:
@@ -26,6 +28,10 @@ class CharLm:
     hidden: Annotated[int, Meta(ge=1, description="units of each LSTM layer")] = 128
     layers: Annotated[int, Meta(ge=1, le=3, description="number of LSTM layers")] = 1
     dropout: Annotated[float, Meta(ge=0, lt=1, description="dropout on each LSTM layer's outputs")] = 0.0
+    initial: Annotated[
+        Literal["normal", "uniform"],
+        Meta(description="initial embeddings: unit normals (PyTorch), or uniform between -0.05 and 0.05 (Keras)"),
+    ] = "normal"
 
     name: ClassVar[str] = "char-lm"
     tasks: ClassVar[tuple[Task, ...]] = (Task.NEXT_TOKEN,)
@@ -36,7 +42,15 @@ class CharLm:
         """Layers `embedding`, `lstm1`, ... and `out`; output t predicts the character after input t."""
         check_task(self, signature)
         names = [f"lstm{n + 1}" for n in range(self.layers)]
-        return _CharLm(signature.outputs, self.embedding, self.hidden, signature.outputs, names, dropout=self.dropout)
+        return _CharLm(
+            signature.outputs,
+            self.embedding,
+            self.hidden,
+            signature.outputs,
+            names,
+            dropout=self.dropout,
+            spread=_KERAS if self.initial == "uniform" else None,
+        )
 
 
 class _CharLm(Recurrent):

@@ -25,6 +25,7 @@ from fedleak.federation.models.parts import (
     lookup,
     together,
     touch,
+    uniform,
 )
 from fedleak.lazy import torch
 
@@ -85,7 +86,10 @@ class Recurrent:
         *,
         dropout: float = 0.0,
         last_only: bool = False,
+        spread: float | None = None,
     ) -> None:
+        """`spread` bounds uniform initial embeddings; without it they are unit normals."""
+        self.spread = spread
         self.names, self.hidden, self.dropout, self.last_only = names, hidden, dropout, last_only
         sizes = [embedding] + [hidden] * (len(names) - 1)
         self.layout: Layout = (
@@ -96,8 +100,11 @@ class Recurrent:
         self.group = together(self.layout, 1_500_000)
 
     def init(self, rng: np.random.Generator) -> Params:
-        """Embeddings from a unit normal, the rest by fan-in."""
-        return draw_weights(self.layout, [0, *[self.hidden] * len(self.names), self.hidden], rng)
+        """Embeddings from a unit normal, or uniform where they have a `spread`; the rest by fan-in."""
+        found = draw_weights(self.layout, [0, *[self.hidden] * len(self.names), self.hidden], rng)
+        if self.spread is not None:
+            return {**found, "embedding": uniform(rng, len(found["embedding"]), self.spread)}
+        return found
 
     def forward(self, weights: Tensors, x: torch.Tensor) -> torch.Tensor:
         """As trained, without dropout."""
