@@ -60,6 +60,7 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "mgan-linked": "fedleak.attacks.reconstruct.linked:MganLinked",
         "mgan-passive": "fedleak.attacks.reconstruct.mgan_ai:MganPassive",
         "mgan-active": "fedleak.attacks.reconstruct.mgan_ai:MganActive",
+        "mgan-active-paper": "fedleak.attacks.reconstruct.mgan_ai:MganActivePaper",
         "hitaj-gan": "fedleak.attacks.reconstruct.hitaj:HitajGan",
         "link-rep": "fedleak.attacks.link.siamese:LinkRepresentatives",
         "link-update": "fedleak.attacks.link.siamese:LinkUpdates",

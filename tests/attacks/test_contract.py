@@ -30,7 +30,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "mgan-passive": LONGER,
     "mgan-active": LONGEST,
 }
-SLOW = ("mgan-passive", "mgan-active", "mgan-linked")  # from nothing, and minutes; the last is mgan-prior after linking
+# From nothing, and minutes; the last is mgan-prior after linking.
+SLOW = ("mgan-passive", "mgan-active", "mgan-active-paper", "mgan-linked")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""mGAN-AI as it is printed: passive (Algorithm 1) and active (section V-D) of Song et al. (2020)."""
+"""mGAN-AI, passive (Algorithm 1) and active (section V-D) of Song et al. (2020): the paper's settings, and ours."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from msgspec import Meta
 from fedleak.attacks.context import AttackContext
 from fedleak.attacks.reconstruct.mgan import Loop, reconstruct
 from fedleak.attacks.reconstruct.representatives import Inversion
-from fedleak.attacks.reconstruct.victim_context import Portraits, Scene, spread
+from fedleak.attacks.reconstruct.victim_context import Portraits, Scene, spread, turns
 from fedleak.core import Capability, Observation, Task
 from fedleak.errors import AttackError
 from fedleak.games.game import Predictions, Questions
 from fedleak.trace.prior import Prior
 from fedleak.views.view import View
 
-__all__ = ["MganPassive", "MganActive"]
+__all__ = ["MganPassive", "MganActive", "MganActivePaper"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,8 +87,9 @@ class MganPassive(Loop):
 class MganActive(MganPassive):
     """The same against a victim that is isolated on a model of its own, without the identity task.
 
-    No other client's data reaches that model, so everything that it has learnt is the victim's (section V-D); no
-    representatives are needed.
+    No other client's data reaches that model, so everything that it has learnt is the victim's; no representatives are
+    needed. **Not the paper's setting**: there the isolated model and the discriminator are one (`MganActivePaper`).
+    Here the discriminator is written over by the isolated model in every round, and the victim never sees it.
     """
 
     name: ClassVar[str] = "mgan-active"
@@ -105,3 +106,38 @@ class MganActive(MganPassive):
             raise AttackError("attack 'mgan-active': a victim is not isolated in this run; see [isolate] in the plan")
         rounds = {victim: spread(scene.rounds(victim), self.rounds) for victim in scene.victims}
         return self._drawn(scene, rounds, None, context)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MganActivePaper:
+    """Predict what the generator of the affiliated server draws, as in section V-D.
+
+    The victim was sent the discriminator and moved it by its updates, while the run was trained ([isolate] sent =
+    "discriminator", which holds the settings); here that is repeated from the updates. No identity task.
+    """
+
+    name: ClassVar[str] = "mgan-active-paper"
+    summary: ClassVar[str] = (
+        "Sends the client the discriminator of a GAN, so that the client trains it on its own data (active mGAN-AI as "
+        "in the paper)."
+    )
+    sends_discriminator: ClassVar[int] = 250  # steps per round of the run on which its contract is tested
+    game: ClassVar[str] = "reconstruct"
+    needs: ClassVar[Observation] = Observation.SNAPSHOTS | Observation.UPDATES | Observation.LINKS
+    capabilities: ClassVar[Capability] = Capability.ISOLATE
+    tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY,)
+
+    def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> Predictions:
+        """Repeat the training of every victim's generator, and let it draw the classes that its updates show."""
+        scene = Scene(view, questions)
+        if scene.replay is None or not set(scene.victims) <= view.isolated:
+            raise AttackError(
+                "attack 'mgan-active-paper': the victims of this run were not sent a discriminator; set sent = "
+                "'discriminator' in [isolate]"
+            )
+        claims = np.empty((len(questions), scene.questions.samples, *scene.shape), dtype=np.float32)
+        for place, victim in enumerate(scene.victims):
+            wanted = turns(scene.classes(victim), scene.questions.samples)
+            claims[place] = scene.replay.draw(victim, wanted, context.rng)
+            context.progress((place + 1) / len(scene.victims))
+        return claims

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from fedleak.attacks.reconstruct.labels import present, slots
+from fedleak.attacks.reconstruct.replay import Replay
 from fedleak.attacks.reconstruct.representatives import Inversion, representatives
 from fedleak.attacks.shadow import model_of
 from fedleak.core import FloatArray, IntArray, Params
@@ -70,7 +71,17 @@ class Scene:
 
     def start(self, row: int) -> Params:
         """The weights from which an update was trained."""
-        return self.view.started_from(int(self.handle[row]), int(self.view.updates.round[row]))
+        handle, number = int(self.handle[row]), int(self.view.updates.round[row])
+        if handle in self.view.isolated and self.replay is not None:
+            return self.replay.started_from(handle, number)
+        return self.view.started_from(handle, number)
+
+    @cached_property
+    def replay(self) -> Replay | None:
+        """The discriminators that were sent to isolated clients; None where they got models of their own."""
+        if self.view.isolation.get("sent") != "discriminator":
+            return None
+        return Replay(self.view, self.questions.auxiliary)
 
     def local(self, row: int) -> Params:
         """The model as a client had it after training: what it was sent, and its update."""
