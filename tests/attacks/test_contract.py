@@ -28,10 +28,12 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "mgan-prior": QUICK,
     "mgan-linked": QUICK,
     "mgan-passive": LONGER,
+    "mgan-passive-paper": {"steps": 100, "iterations": 15, "width": 0.1},
+    "model-inversion-paper": {"steps": 60},
     "mgan-active": LONGEST,
 }
 # From nothing, and minutes; the last is mgan-prior after linking.
-SLOW = ("mgan-passive", "mgan-active", "mgan-active-paper", "mgan-linked")
+SLOW = ("mgan-passive", "mgan-passive-paper", "mgan-active", "mgan-active-paper", "mgan-linked")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from fedleak.attacks.context import AttackContext
 from fedleak.attacks.reconstruct.mgan import Loop, reconstruct
-from fedleak.attacks.reconstruct.representatives import Inversion
+from fedleak.attacks.reconstruct.representatives import Inversion, PaperInversion
 from fedleak.attacks.reconstruct.victim_context import Portraits, Scene, spread, turns
 from fedleak.core import Capability, Observation, Task
 from fedleak.errors import AttackError
@@ -18,13 +18,14 @@ from fedleak.games.game import Predictions, Questions
 from fedleak.trace.prior import Prior
 from fedleak.views.view import View
 
-__all__ = ["MganPassive", "MganActive", "MganActivePaper"]
+__all__ = ["MganPassive", "MganPassivePaper", "MganActive", "MganActivePaper"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class MganPassive(Loop):
     """Train a GAN from scratch while the federation trains, one pass of Algorithm 1 for every round.
 
+    **Not the paper's setting** (`MganPassivePaper`) but within its text, for narrow networks and few steps: see there.
     The discriminator is the shared model as the victim left it, with heads for reality and identity; the identity is
     learnt from everybody's representatives; the discriminator's time grows with the rounds. Networks are those of
     Tables I and II at `width` = 1, which needs a GPU; narrower ones have the same layers. The paper does not say how
@@ -66,8 +67,12 @@ class MganPassive(Loop):
         scene = Scene(view, questions)
         rounds = {victim: spread(scene.rounds(victim), self.rounds) for victim in scene.victims}
         first = sorted({number for own in rounds.values() for number in own[: self.early]})
-        portraits = scene.portraits(Inversion(iterations=self.iterations), first, context.rng)
+        portraits = scene.portraits(self._inversion, first, context.rng)
         return self._drawn(scene, rounds, portraits, context)
+
+    @property
+    def _inversion(self) -> Inversion:
+        return Inversion(iterations=self.iterations)
 
     def _drawn(
         self, scene: Scene, rounds: dict[int, list[int]], portraits: Portraits | None, context: AttackContext
@@ -81,6 +86,37 @@ class MganPassive(Loop):
             claims[place] = reconstruct(scene, victim, generator, rounds[victim], portraits, self, context.rng)
             context.progress((place + 1) / len(scene.victims))
         return claims
+
+
+@dataclass(frozen=True, kw_only=True)
+class MganPassivePaper(MganPassive):
+    """Algorithm 1 as it is printed, at the width of Table I.
+
+    In every round D is overwritten by M_t + u_t^v, and representatives of that round (eq. 8, L-BFGS) feed the identity
+    task; Adam with 2e-4 for both networks; targets are 0 and 1; categories are drawn at random. What the text leaves
+    open is as in `MganPassive`: steps per round, batch, how fast D's time grows.
+    """
+
+    literal: ClassVar[bool] = True
+    name: ClassVar[str] = "mgan-passive-paper"
+    summary: ClassVar[str] = (
+        "Trains a GAN against the client's own model and everybody's representatives, round by round (passive mGAN-AI "
+        "as in the paper)."
+    )
+    needs: ClassVar[Observation] = MganPassive.needs | Observation.SIZES
+
+    critic_rate: Annotated[float, Meta(gt=0, description="learning rate of Adam for the discriminator")] = 2e-4
+    width: Annotated[
+        float, Meta(gt=0, le=4, description="channels of the generator, as a multiple of Tables I and II")
+    ] = 1.0
+    rounds: Annotated[
+        int, Meta(ge=1, description="rounds that are attacked, evenly over the run; all, if there are fewer")
+    ] = 1000
+    early: Annotated[int, Meta(ge=1, description="number of first rounds that give representatives")] = 1000
+
+    @property
+    def _inversion(self) -> Inversion:
+        return PaperInversion(iterations=self.iterations)
 
 
 @dataclass(frozen=True, kw_only=True)

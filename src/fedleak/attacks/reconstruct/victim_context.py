@@ -130,6 +130,7 @@ class Scene:
                     rng=rng,
                     labels=slots(table, settings.per_class)[0],
                     lr=float(self.view.settings["lr"]),
+                    gamma=self._gamma(moved) if settings.euclidean else None,
                 )
                 client, place = np.nonzero(found.labels >= 0)
                 images.append(found.images[client, place])
@@ -139,6 +140,17 @@ class Scene:
         if not images:
             raise AttackError("no client sent a nonzero update in these rounds, so there is nothing to reconstruct")
         return Portraits(np.concatenate(images), *(np.concatenate(part) for part in (who, labels, when)))
+
+    def _gamma(self, rows: IntArray) -> FloatArray:
+        """The learning rate x the local steps behind some updates."""
+        sizes, told = self.view.updates.size, self.view.settings
+        if sizes is None:
+            raise AttackError(
+                "this adversary is not told how many examples a client has, so it does not know how many local steps "
+                "it made; use the attack 'representatives', which needs no gamma"
+            )
+        steps = int(told["epochs"]) * np.ceil(sizes[rows] / int(told["batch"]))
+        return np.asarray(float(told["lr"]) * steps, dtype=np.float32)
 
     def _moves(self, rows: IntArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """Which updates are not all zeros."""
