@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -11,7 +11,7 @@ import torch
 
 from fedleak.attacks.reconstruct.labels import present, slots
 from fedleak.attacks.reconstruct.optim import adam, lbfgs
-from fedleak.attacks.reconstruct.representatives import Inversion, RepresentativeSet, representatives
+from fedleak.attacks.reconstruct.representatives import Inversion, PaperInversion, RepresentativeSet, representatives
 from fedleak.core import FloatArray, Layer, Params, Task, rng_for
 from fedleak.errors import AttackError
 from fedleak.federation.federation import initial, make_clients, train
@@ -90,6 +90,22 @@ def test_representatives_reproduce_the_update_and_resemble_the_data(optimizer: s
     assert (got.error < 0.5).all()
     # A stranger's mean digits of these classes resemble them less than the client's own.
     assert alike(run, got.by_class(10)) > 0.7
+
+
+def test_the_papers_distance_is_euclidean_and_so_depends_on_the_length_of_an_update() -> None:
+    run = trained()
+    gamma = np.full(4, 0.05 * 3, dtype=np.float32)  # three steps of ten digits
+    literal = PaperInversion(iterations=25)
+    assert literal.optimizer == "lbfgs" and (literal.variation, literal.power) == (1.5e-4, 1.25)
+    got = found(run, literal, gamma=gamma)
+    assert alike(run, got.by_class(10)) > 0.5
+    longer = replace(run, updates={name: 3 * rows for name, rows in run.updates.items()})
+    # The same direction, thrice as long: an angle does not see that.
+    assert not np.allclose(found(longer, literal, gamma=gamma).images, got.images, atol=1e-2)
+    few = Inversion(iterations=5)
+    assert np.allclose(found(longer, few).images, found(run, few).images, atol=1e-3)
+    with pytest.raises(AttackError, match="needs gamma"):
+        found(run, literal)
 
 
 def test_unrolled_steps_come_nearer_to_an_update_of_several_steps() -> None:

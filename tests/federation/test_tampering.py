@@ -6,14 +6,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from small_runs import PLAN, run, same, small_model, some_clients
 
-from fedleak.core import Task, UserId, rng_for
+from fedleak.core import Params, Task, UserId, rng_for
 from fedleak.errors import PlanError
+from fedleak.federation.affiliated_server import AffiliatedServer
 from fedleak.federation.federation import Client, initial
 from fedleak.federation.gan_client import ClassGan, Joined
 from fedleak.federation.model import Signature
 from fedleak.federation.models.cnn import Cnn
+from fedleak.federation.models.strided import StridedCnn
 from fedleak.federation.tampering import Isolation, Tampering, victims
 from fedleak.federation.utility import evaluate
 from fedleak.plan.plan import FederationPlan, IsolatePlan, JoinPlan
@@ -67,6 +70,27 @@ def test_victims_are_drawn_by_the_seed_or_named_and_must_be_there() -> None:
         victims(IsolatePlan(victims=7), owners, names, 1)
 
 
+class Doubling:
+    """A server that trains isolated models further, as plainly as can be seen."""
+
+    def improve(self, client: int, weights: Params) -> Params:
+        return {name: 2 * values for name, values in weights.items()}
+
+
+def test_what_the_affiliated_server_makes_of_an_update_is_what_the_victim_is_sent_next() -> None:
+    few, model, victim = some_clients(), small_model(), 3
+    [first, second] = run(
+        model, few, plan=replace(EVERYBODY, rounds=2), tampering=Tampering((victim,), affiliate=Doubling())
+    )
+    row = first.clients.tolist().index(victim)
+    sent = {name: 2 * (w + first.updates[name][row]) for name, w in initial(model, 1).items()}
+    # The same round of a federation of that client alone, from these weights.
+    [expected] = run(model, [few[victim]], plan=replace(EVERYBODY, rounds=2), start=1, weights=sent)
+    row = second.clients.tolist().index(victim)
+    for name, rows in second.updates.items():
+        assert np.allclose(rows[row], expected.updates[name][0], atol=1e-6)
+
+
 CLASSES, SHAPE = 3, (1, 8, 8)
 JOIN = JoinPlan(fakes=6, own=4, steps=2, width=0.02)
 
@@ -115,7 +139,58 @@ def test_the_generator_learns_to_draw_what_the_model_takes_for_a_class() -> None
     assert right > 0.9 > evaluate(model, last.weights, Examples(x=before, y=after.y), Task.CLASSIFY)
 
 
+GAN = IsolatePlan(sent="discriminator", steps=4, width=0.02)
+NETWORK, SIGNATURE = (
+    StridedCnn(channels=(2, 2), strides=(2, 1), activation="elu"),
+    Signature(Task.CLASSIFY, SHAPE, CLASSES),
+)
+
+
+def affiliated(plan: IsolatePlan = GAN) -> AffiliatedServer:
+    return AffiliatedServer(NETWORK, SIGNATURE, plan, images(20), 4, 7)
+
+
+def test_the_victim_is_sent_the_discriminator_and_its_update_moves_it() -> None:
+    model = NETWORK.build(SIGNATURE)
+    clients = [Client(f"d-{i}", UserId(f"u{i}"), -1, images(10)) for i in range(4)]
+    plan, victim = FederationPlan(rounds=3, fraction=1.0, batch=5), 2
+    server = affiliated()
+    isolation = Isolation(initial(model, 1), (victim,), server)
+    tampering = Tampering((victim,), affiliate=server)
+    rounds = run(model, clients, plan=plan, tampering=tampering, isolation=isolation)
+    critic = server.gans[victim].critic
+    # One set of weights: what the victim would be sent next is D, all but the head that tells real from generated.
+    assert all(np.array_equal(isolation.models[victim][name], w) for name, w in critic.classifier().items())
+    assert critic.forward(torch.zeros(1, *SHAPE)).shape == (1, CLASSES + 1)
+    # Layers that its tasks share are no sum of the victim's updates: the server has trained them, too. Categories are
+    # learnt from the victim alone.
+    for name, start in initial(model, 1).items():
+        added = start + sum(done.updates[name][done.clients.tolist().index(victim)] for done in rounds)
+        assert np.allclose(isolation.models[victim][name], added, atol=1e-5) == (name == "out")
+    # Whoever has the updates and the auxiliary set can repeat it.
+    again = Isolation(initial(model, 1), (victim,), affiliated())
+    for done in rounds:
+        again.move(victim, {name: rows[done.clients.tolist().index(victim)] for name, rows in done.updates.items()})
+    assert all(np.array_equal(again.models[victim][name], w) for name, w in isolation.models[victim].items())
+
+
+def test_a_run_that_sends_its_discriminator_resumes_to_the_same_bytes() -> None:
+    model = NETWORK.build(SIGNATURE)
+    clients = [Client(f"d-{i}", UserId(f"u{i}"), -1, images(10)) for i in range(4)]
+    plan, tampering = FederationPlan(rounds=3, fraction=1.0, batch=5), Tampering((1,), affiliate=affiliated())
+    whole = run(model, clients, plan=plan, tampering=tampering)
+    resumed = Isolation(initial(model, 1), (1,), affiliated())
+    resumed.move(1, {name: rows[whole[0].clients.tolist().index(1)] for name, rows in whole[0].updates.items()})
+    tampering = Tampering((1,), affiliate=resumed.affiliate)
+    rest = run(model, clients, plan=plan, tampering=tampering, isolation=resumed, start=1, weights=whole[0].weights)
+    assert all(same(a, b) for a, b in zip(whole[1:], rest, strict=True))
+
+
 def test_what_cannot_be_generated_or_drawn_is_refused() -> None:
+    with pytest.raises(PlanError, match=r"\[isolate\] sent = 'discriminator': the server needs auxiliary images"):
+        AffiliatedServer(NETWORK, SIGNATURE, GAN, None, 4, 7)
+    with pytest.raises(PlanError, match=r"\[isolate\] sent = 'discriminator': the examples have shape \(5,\)"):
+        AffiliatedServer(NETWORK, Signature(Task.CLASSIFY, (5,), 3), GAN, images(4), 4, 7)
     flat = small_model()
     with pytest.raises(PlanError, match="needs a data set of images"):
         ClassGan(flat, (5,), 3, JOIN, 1)

@@ -9,11 +9,13 @@ import msgspec
 import numpy as np
 import pytest
 
+from fedleak.attacks.reconstruct.victim_context import Scene
 from fedleak.core import Capability, rng_for
-from fedleak.errors import AttackError
+from fedleak.errors import AttackError, NotVisible
+from fedleak.federation.federation import Client, train
 from fedleak.games.game import GameInstance
 from fedleak.games.reconstruct import ImageQuestions, Reconstruct
-from fedleak.games.traces.portraits import CLASSES, CLIENTS, SHAPE, VICTIMS, write_images
+from fedleak.games.traces.portraits import CLASSES, CLIENTS, PLAN, SHAPE, VICTIMS, write_images
 from fedleak.population.population import Examples
 from fedleak.trace.prior import Background, Prior
 from fedleak.trace.reader import Trace
@@ -95,6 +97,26 @@ def test_an_isolated_model_is_its_own_updates_added_up(tmp_path: Path) -> None:
         assert not np.allclose(view.started_from(victim, 3)[layer.name], view.snapshot(2)[layer.name], atol=1e-5)
     other = next(int(h) for h in view.updates.handle if int(h) not in view.isolated)
     assert all(np.array_equal(view.started_from(other, 3)[n], view.snapshot(2)[n]) for n in view.snapshot(2))
+
+
+def test_a_discriminator_that_was_sent_is_repeated_from_the_victims_updates(tmp_path: Path) -> None:
+    run = opened(write_images(tmp_path, 0, leak=True, power=Capability.ISOLATE, discriminator=2))
+    view, questions = ask(run, Reconstruct()).look(run[0].folder, ACTIVE_SERVER)
+    assert isinstance(questions, ImageQuestions)
+    scene = Scene(view, questions)
+    assert scene.replay is not None
+    victim = int(view.updates.handle[questions.updates[0]])
+    row = int(np.flatnonzero((view.updates.handle == victim) & (view.updates.round == 3))[0])
+    # What the client sent in that round is what training on its data makes of these weights.
+    name, evidence = run[0].header.clients[victim], run[1].evidence
+    assert evidence is not None
+    held = dict(zip(evidence.held.candidates, evidence.held.examples, strict=True))
+    client = Client(name, run[1].client_user[name], -1, held[run[1].client_user[name]])
+    done = next(train(scene.model, [client], PLAN, (), None, 0, start=2, weights=scene.start(row)))
+    for layer in view.layout:
+        assert np.allclose(done.updates[layer.name][0], view.updates.layer(layer.name)[row], atol=1e-6)
+    with pytest.raises(NotVisible, match="was sent the server's discriminator"):
+        view.started_from(victim, 3)
 
 
 def without_class(prior: Prior) -> Prior:

@@ -14,6 +14,7 @@ from PIL import Image
 
 from fedleak.errors import DataError
 from fedleak.plan.plan import PopulationPlan
+from fedleak.population.datasets.face_glasses import GLASSES, wears_glasses
 from fedleak.population.datasets.faces import Faces
 from fedleak.population.prepare import prepare
 
@@ -56,6 +57,26 @@ def test_every_client_has_images_of_its_number_of_people_and_nobody_elses() -> N
     held += [{image.tobytes() for image in part.x} for part in (population.background, population.test)]
     assert sum(map(len, held)) == 400
     assert all(one.isdisjoint(other) for one, other in combinations(held, 2))
+
+
+@pytest.mark.usefixtures("archive")
+def test_clients_with_glasses_have_no_other_images_and_share_people_with_the_rest() -> None:
+    assert int(wears_glasses().sum()) == 119 and len(GLASSES) == 15
+    population = Faces(side=46, clients=20, people=4, glasses=0.2).load(0)
+    people: dict[str, set[int]] = {"yes": set(), "no": set()}
+    kinds = []
+    for user in population.users:
+        assert user.examples.y is not None and len(np.unique(user.examples.y)) == 4
+        # The made-up images tell their person in the first columns and their number in the next.
+        numbers = np.rint(user.examples.x[:, 0, 20, 5] * 25.5).astype(int)
+        worn = {n in GLASSES.get(p + 1, ()) for p, n in zip(user.examples.y.tolist(), numbers.tolist(), strict=True)}
+        assert worn == {user.attributes["glasses"] == "yes"}
+        kinds.append(user.attributes["glasses"])
+        people[user.attributes["glasses"]] |= set(user.examples.y.tolist())
+    assert kinds.count("yes") == 4 and kinds != sorted(kinds)
+    assert people["yes"] & people["no"], "as in the paper: the same person with and without"
+    with pytest.raises(DataError, match=r"glasses = 0.9 leaves client .* with glasses .* people"):
+        Faces(side=16, clients=20, people=8, glasses=0.9).load(0)
 
 
 @pytest.mark.usefixtures("archive")

@@ -12,7 +12,7 @@ from fedleak.core import FloatArray, IntArray, rng_for
 from fedleak.games.traces.portraits import CLIENTS, SHAPE, write_images
 from fedleak.metrics.grids import grids
 from fedleak.metrics.judge import judge
-from fedleak.metrics.reconstruction import inception, quality
+from fedleak.metrics.reconstruction import _own_inception, inception, quality
 from fedleak.metrics.unreadable_images import garbage
 from fedleak.score.score import AttackResult, Measured
 from fedleak.trace.truth import Truth
@@ -96,6 +96,8 @@ def test_the_judge_knows_images_and_rejects_what_shows_nothing(truth: Truth) -> 
 def test_quality_tells_images_from_noise_and_many_from_one(truth: Truth) -> None:
     real = {q.name: q for q in quality([played(truth, np.arange(CLIENTS))], 0.95)}
     assert real["readable"].value > 0.7 and real["classes"].value > 0.6
+    # Of a victim's own classes alone the score has another ceiling, for its own images as for drawn ones.
+    assert 1 <= real["inception, own classes"].value <= real["inception"].value + 1e-9
     assert real["inception"].low <= real["inception"].value <= real["inception"].high
     noise = played(truth, np.arange(CLIENTS))
     noise = replace(noise, claims=rng_for(1).random(noise.claims.shape).astype(np.float32))
@@ -139,3 +141,14 @@ def test_evidence_survives_the_disk(truth: Truth, tmp_path: Path) -> None:
         np.array_equal(a.x, b.x)
         for a, b in zip(again.evidence.held.examples, truth.evidence.held.examples, strict=True)
     )
+
+
+def test_the_inception_score_of_own_classes_does_not_reward_other_classes() -> None:
+    ten, own = np.eye(10), np.array([2, 5, 7])
+    all_classes, three = np.repeat(ten, 3, axis=0), np.repeat(ten[own], 10, axis=0)
+    uneven = np.concatenate([np.repeat(ten[[2]], 28, axis=0), ten[[5, 7]]])
+    assert (inception(all_classes), inception(three)) == pytest.approx((10.0, 3.0))
+    for answers in (all_classes, three, uneven):
+        assert _own_inception(answers, answers.argmax(axis=1), own) == pytest.approx(3.0)
+    assert _own_inception(ten[[2, 2]], np.array([2, 2]), own) == pytest.approx(1.0)
+    assert _own_inception(ten[[1, 3]], np.array([1, 3]), own) == 1.0

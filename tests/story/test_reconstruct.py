@@ -106,6 +106,20 @@ def test_an_active_server_and_a_malicious_client_are_declared_and_their_effect_i
         assert effect["rows"][-1][1] != effect["rows"][-1][2]
 
 
+def test_a_server_that_sends_its_discriminator_declares_how_and_not_to_whom(tmp_path: Path) -> None:
+    text = PLAN.replace('["server"]', '["active-server"]').replace(
+        "attack = [", 'attack = [{name = "mgan-active-paper"}, '
+    )
+    text += 'isolate = { user = "client-0-002", sent = "discriminator", steps = 2, batch = 4, width = 0.05 }\n'
+    plan = parse(text, "my.toml", {"population": {"users": 10}})
+    stages.train(plan, tmp_path / "out", Watched(), 1)
+    [told] = Header.load(tmp_path / "out" / "runs" / "plain" / "seed-0" / "trace").tampering
+    assert told["power"] == "isolate" and len(told["clients"]) == 1
+    wanted = {"sent": "discriminator", "steps": 2, "batch": 4, "width": 0.05, "growth": 1.0}
+    assert {key: told[key] for key in wanted} == wanted and isinstance(told["seed"], int)
+    assert "client-0-002" not in str(told)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -122,7 +122,7 @@ def train(
     engine = engine_for(model, task_of(data[0]), settings, pool, defences, workers, [d.defended for d in clients])
     everything = pool.copy() if fresh_data else None
     slots = np.arange(len(clients))  # whose place in the pool each client trains on
-    isolation = isolation or Isolation(now, tampering.isolated)
+    isolation = isolation or Isolation(now, tampering.isolated, tampering.affiliate)
     aggregator = Aggregator(settings, defences, isolation, seed)
     past: list[list[int]] = []
     for _ in range(start):

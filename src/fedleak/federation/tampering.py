@@ -1,7 +1,8 @@
 """What an adversary does to a federation where the plan grants it the capability.
 
-- Isolation (Song et al., 2020, section V-D): a client gets a model that only its own updates change. It starts as the
-  shared model does; the shared model continues without it.
+- Isolation (Song et al., 2020, section V-D): a client gets a model that no other client's updates change. It starts as
+  the shared model does; the shared model continues without it. The paper's server sends its discriminator, which it
+  trains between rounds (`fedleak.federation.affiliated_server`).
 - Joining: a client of the adversary, whose data is regenerated each round from the shared model
   (`fedleak.federation.gan_client` has the one of Hitaj et al., 2017).
 
@@ -9,9 +10,9 @@ Neither is a hook (`fedleak.federation.hooks`), because each needs what no defen
 client alike, by settings that everybody knows, and keeps no state. An adversary picks its victims by index, sends them
 another model than the others get, leaves their updates out of the mean, and learns from every model that it is sent. So
 the federation asks a `Tampering` at three places of its own: `Newcomer.data` before a round is trained, the models of
-an `Isolation` when clients train, and `Isolation.move` when updates are added up. Injected records are no tampering
-with the federation: they are in the population before it begins (`fedleak.population.inject`). All three are declared
-in the plan and told by the trace's header.
+an `Isolation` when clients train, and `Isolation.move` when updates are added up (there the server trains, too).
+Injected records are no tampering with the federation: they are in the population before it begins
+(`fedleak.population.inject`). All three are declared in the plan and told by the trace's header.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from fedleak.errors import PlanError, did_you_mean
 from fedleak.plan.plan import IsolatePlan
 from fedleak.population.population import Examples
 
-__all__ = ["Isolation", "Newcomer", "NOTHING", "Tampering", "victims"]
+__all__ = ["Affiliate", "Isolation", "Newcomer", "NOTHING", "Tampering", "victims"]
 
 
 class Newcomer(Protocol):
@@ -40,16 +41,29 @@ class Newcomer(Protocol):
         ...
 
 
-class Isolation:
-    """The models of isolated clients: initial weights, and all that the client has sent, added up."""
+class Affiliate(Protocol):
+    """A server that does more to the model of an isolated client than to add its updates."""
 
-    def __init__(self, start: Params, clients: Iterable[int]) -> None:
+    def improve(self, client: int, weights: Params) -> Params:
+        """The model, to which an update has been added, as the client is sent it next; in the order of the rounds."""
+        ...
+
+
+class Isolation:
+    """The models of isolated clients: initial weights, and all that the client has sent, added up.
+
+    Between two rounds an affiliated server trains them further, where there is one.
+    """
+
+    def __init__(self, start: Params, clients: Iterable[int], affiliate: Affiliate | None = None) -> None:
         self.models: dict[int, Params] = {client: start for client in clients}
+        self.affiliate = affiliate
 
     def move(self, client: int, update: Params) -> None:
         """The isolated model moves by the whole update: the mean over a federation of one."""
         model = self.models[client]
-        self.models[client] = {name: model[name] + update[name] for name in model}
+        model = {name: model[name] + update[name] for name in model}
+        self.models[client] = model if self.affiliate is None else self.affiliate.improve(client, model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +72,7 @@ class Tampering:
 
     isolated: tuple[int, ...] = ()  # client indices
     newcomer: Newcomer | None = None
+    affiliate: Affiliate | None = None  # of the isolated clients
 
 
 NOTHING = Tampering()

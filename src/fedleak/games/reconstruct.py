@@ -158,7 +158,13 @@ class Reconstruct(BaseGame):
 
         return Contract(
             game=cls(victims=VICTIMS, samples=8),
-            write=lambda folder, seed, leak: write_images(folder, seed, leak=leak, power=attack.capabilities),
+            write=lambda folder, seed, leak: write_images(
+                folder,
+                seed,
+                leak=leak,
+                power=attack.capabilities,
+                discriminator=getattr(attack, "sends_discriminator", 0),
+            ),
             metric="nearest",
             seeds=5,
             # An attack without updates cannot tell one client's data from another's.

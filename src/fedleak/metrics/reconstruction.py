@@ -132,7 +132,7 @@ def quality(played: Sequence[AttackResult], level: float) -> list[Quality]:
         drawn = [_told(kept, claims, y) for claims, (_, y) in zip(one.claims, own, strict=True)]
         real = [_told(kept, x, y) for x, y in own]
         for name in drawn[0]:
-            largest = float(kept.classes) if name == "inception" else 2.0 if name == "diversity" else 1.0
+            largest = float(kept.classes) if name.startswith("inception") else 2.0 if name == "diversity" else 1.0
             mine, theirs = ([told[name] for told in part] for part in (drawn, real))
             rows.setdefault(name, []).append((about[:, 0], mine, theirs, largest))
     found = []
@@ -168,20 +168,32 @@ def _told(kept: Judge, images: FloatArray, own: IntArray) -> dict[str, float]:
         "readable": float(readable.mean()),
         "classes": float(np.isin(shown[readable], np.unique(own)).sum() / len(shown)),
         "inception": inception(sure),
+        "inception, own classes": _own_inception(sure, shown, own),
         # Between images of one class, in units of an image's own length: 0 where all of a class are one image.
         "diversity": float(sum(apart) / pairs / max(size, 1e-6)) if pairs else 0.0,
     }
 
 
-def inception(answers: npt.NDArray[np.float64]) -> float:
+def inception(answers: npt.NDArray[np.float64], weights: npt.NDArray[np.float64] | None = None) -> float:
     """The inception score of Salimans et al. (2016), of answers (images, classes): 1 at least, classes at most.
 
     >>> inception(np.eye(3)), inception(np.full((5, 3), 1 / 3))
     (3.0, 1.0)
     """
-    mean = answers.mean(axis=0, keepdims=True)
+    mean = np.average(answers, axis=0, weights=weights)[None]
     logs = np.log(np.maximum(answers, 1e-12)) - np.log(np.maximum(mean, 1e-12))
-    return float(np.round(np.exp((answers * logs).sum(axis=1).mean()), 12))
+    return float(np.round(np.exp(np.average((answers * logs).sum(axis=1), weights=weights)), 12))
+
+
+def _own_inception(answers: npt.NDArray[np.float64], shown: IntArray, own: IntArray) -> float:
+    """The same for images that show one of the victim's classes, every class with the same weight.
+
+    Attacks that draw all ten classes and attacks that draw a victim's three are then on one scale: 3 at most.
+    """
+    kept = np.isin(shown, own)
+    if not kept.any():
+        return 1.0
+    return inception(answers[kept], 1 / np.bincount(shown[kept])[shown[kept]])
 
 
 def _judge(one: AttackResult) -> Judge:

@@ -9,9 +9,10 @@ import numpy as np
 
 from fedleak.core import UserId, rng_for
 from fedleak.errors import PlanError
+from fedleak.federation.affiliated_server import AffiliatedServer
 from fedleak.federation.federation import Client
 from fedleak.federation.gan_client import ClassGan, Joined
-from fedleak.federation.model import Model
+from fedleak.federation.model import Model, Signature
 from fedleak.federation.tampering import Isolation, Tampering, victims
 from fedleak.plan.configure import to_dict
 from fedleak.plan.plan import Plan
@@ -27,7 +28,7 @@ def tamper(
     """The clients including the adversary's, what is done to them, and what the header records."""
     told: list[dict[str, Any]] = []
     isolated: tuple[int, ...] = ()
-    newcomer = None
+    newcomer, affiliate = None, None
     clients = tuple(clients)
     if plan.inject is not None:
         told.append({"power": "inject", **to_dict(plan.inject)})
@@ -39,6 +40,15 @@ def tamper(
         chosen = {names[place] for place in victims(plan.isolate, owners, names, seed)}
         isolated = tuple(index for index, client in enumerate(clients) if client.id in chosen)
         told.append({"power": "isolate", "clients": sorted(chosen)})
+        if plan.isolate.sent == "discriminator":
+            gan_seed = int(rng_for(seed, "isolate", "gan").integers(1 << 31))
+            signature = Signature(prepared.task, prepared.input_shape, prepared.outputs + (plan.join is not None))
+            affiliate = AffiliatedServer(
+                plan.model, signature, plan.isolate, prepared.public, plan.federation.rounds, gan_seed
+            )
+            # Not `user`: whose client it is, the trace never says.
+            told[-1] |= {k: v for k, v in to_dict(plan.isolate).items() if k not in ("user", "victims")}
+            told[-1]["seed"] = gan_seed
     if plan.join is not None:
         own_seed = int(rng_for(seed, "join").integers(1 << 31))
         gan = ClassGan(model, prepared.input_shape, prepared.outputs, plan.join, own_seed)
@@ -50,7 +60,7 @@ def tamper(
         clients = (*clients, Client(name, UserId("adversary"), -1, blank))
         newcomer = joined
         told.append({"power": "join", "client": name, "seed": own_seed, **to_dict(plan.join)})
-    return clients, Tampering(isolated, newcomer), tuple(told)
+    return clients, Tampering(isolated, newcomer, affiliate), tuple(told)
 
 
 def _names(seed: int) -> list[str]:
@@ -64,7 +74,7 @@ def resumed(trace: Trace, tampering: Tampering) -> Isolation | None:
             tampering.newcomer.gan.learn(number, trace.snapshot(number - 1))
     if not tampering.isolated:
         return None
-    isolation = Isolation(trace.snapshot(0), tampering.isolated)
+    isolation = Isolation(trace.snapshot(0), tampering.isolated, tampering.affiliate)
     layers = {layer.name: trace.updates(layer.name) for layer in trace.header.layout}
     for row, client in enumerate(trace.client):
         if int(client) in isolation.models:

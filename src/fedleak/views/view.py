@@ -189,6 +189,12 @@ class View:
         return frozenset(names.index(client) for one in self._done("isolate") for client in one["clients"])
 
     @property
+    def isolation(self) -> Mapping[str, Any]:
+        """What the adversary does to isolated clients: what it sends them, and how it trains that between rounds."""
+        found = self._done("isolate") if self.isolated else []
+        return {k: v for k, v in found[0].items() if k not in ("power", "clients")} if found else {}
+
+    @property
     def joined(self) -> Mapping[str, Any]:
         """The settings of the adversary's own client, and the seed of its randomness."""
         if Capability.JOIN not in self.adversary.capabilities:
@@ -208,10 +214,13 @@ class View:
         """The weights that a client was sent in a round: the shared model, or its own if it is isolated.
 
         An isolated model is the initial one plus all earlier updates of its client, which the server that isolated it
-        has seen. Other adversaries see only that the updates do not fit the shared model.
+        has seen. Other adversaries see only that the updates do not fit the shared model. A server that trains such a
+        model itself between rounds has to repeat that (attacks.reconstruct.replay).
         """
         if handle not in self.isolated:
             return self.snapshot(round_number - 1)
+        if self.isolation.get("sent", "own") != "own":
+            raise NotVisible("the isolated client was sent the server's discriminator, which no sum of updates gives")
         rows = np.flatnonzero((self.updates.handle == handle) & (self.updates.round < round_number))
         start = self.snapshot(0)
         return {

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Protocol, TypeAlias
+from typing import Annotated, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 from msgspec import Meta
@@ -37,6 +37,8 @@ class Drawn(Protocol):
 @dataclass(frozen=True, kw_only=True)
 class Loop:
     """How discriminator and generator are trained against each other."""
+
+    literal: ClassVar[bool] = False  # no smoothed targets, representatives of the round alone, categories at random
 
     steps: Annotated[int, Meta(ge=1, description="steps of the discriminator, and of the generator, in a round")] = 20
     growth: Annotated[
@@ -86,12 +88,12 @@ def reconstruct(
             critic.begin(scene.local(by_round[number]))
             # What the shared model has unlearnt of fakes grows with the rounds, and so does the time to learn it again.
             more = 1 + loop.growth * place / max(1, len(rounds) - 1)
-            shown = None if portraits is None else _until(portraits, victim, number)
+            shown = None if portraits is None else _until(portraits, victim, number, alone=loop.literal)
             for times in _shares(round(loop.steps * more), loop.steps, in_turns=loop.turns):
                 for _ in range(times):
-                    wanted = _wanted(classes, mine, loop.batch, rng)
-                    _criticise(critic, of_critic, generator, real, shown, wanted, rng, recall=loop.recall)
-                wanted = _wanted(classes, mine, loop.batch, rng)
+                    wanted = _wanted(classes, mine, loop, rng)
+                    _criticise(critic, of_critic, generator, real, shown, wanted, rng, loop)
+                wanted = _wanted(classes, mine, loop, rng)
                 _improve(critic, of_generator, generator, portraits is not None, wanted, rng)
         with torch.no_grad():
             images = generator.draw(torch.from_numpy(turns(mine, scene.questions.samples)), rng)
@@ -114,19 +116,24 @@ def _shares(steps: int, of_generator: int, *, in_turns: bool) -> list[int]:
 Shown: TypeAlias = "tuple[torch.Tensor, torch.Tensor]"
 
 
-def _until(portraits: Portraits, victim: int, number: int) -> Shown:
-    """Representatives of the victim and of the others, of all rounds so far.
+def _until(portraits: Portraits, victim: int, number: int, *, alone: bool) -> Shown | None:
+    """Representatives of the victim and of the others, of all rounds so far, or of this one `alone`.
 
     Those of early rounds are the clearest: the longer a model is trained, the less its updates say about images.
     """
-    seen = portraits.round <= number
+    seen = (portraits.round == number) if alone else (portraits.round <= number)
     mine, others = seen & (portraits.who == victim), seen & (portraits.who != victim)
+    if not (mine.any() and others.any()):  # an update of zeros has no representatives
+        return None
     return torch.from_numpy(portraits.images[mine]), torch.from_numpy(portraits.images[others])
 
 
-def _wanted(classes: int, mine: IntArray, count: int, rng: np.random.Generator) -> torch.Tensor:
+def _wanted(classes: int, mine: IntArray, loop: Loop, rng: np.random.Generator) -> torch.Tensor:
     """Categories to draw: half of them those of the victim, half of them any."""
+    count = loop.batch
     any_of_them = rng.integers(classes, size=count)
+    if loop.literal:
+        return torch.from_numpy(any_of_them)
     return torch.from_numpy(np.where(rng.random(count) < 0.5, rng.choice(mine, count), any_of_them))
 
 
@@ -138,8 +145,7 @@ def _criticise(
     shown: Shown | None,
     wanted: torch.Tensor,
     rng: np.random.Generator,
-    *,
-    recall: bool,
+    loop: Loop,
 ) -> None:
     """D minimises L_real + L_id, on as much of every kind: auxiliary and generated, the victim's and the others'."""
     with torch.no_grad():
@@ -151,10 +157,11 @@ def _criticise(
     category, reality, identity = critic(torch.cat(parts))
     n = len(wanted)
     # One-sided smoothing (Salimans et al., 2016): a discriminator that is sure teaches nothing.
-    loss = _should(reality[:n], 0.9) + _should(reality[n : 2 * n], 0.0)
+    sure, unsure = (1.0, 0.0) if loop.literal else (0.9, 0.1)
+    loss = _should(reality[:n], sure) + _should(reality[n : 2 * n], 0.0)
     if shown is not None:
-        loss = loss + _should(identity[2 * n : 3 * n], 0.9) + _should(identity[3 * n :], 0.1)
-    if recall:
+        loss = loss + _should(identity[2 * n : 3 * n], sure) + _should(identity[3 * n :], unsure)
+    if loop.recall:
         loss = loss + F.cross_entropy(category[:n], real[1][rows])
     adam.zero_grad()
     torch.autograd.backward(loss)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ from fedleak.federation.model import Model, Tensors
 from fedleak.lazy import functional as F
 from fedleak.lazy import torch
 
-__all__ = ["Inversion", "RepresentativeSet", "representatives"]
+__all__ = ["Inversion", "PaperInversion", "RepresentativeSet", "representatives"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +34,8 @@ class Inversion:
     Adam finds are nearer to the data. Unrolled steps come much nearer on a fresh model, and fail on a trained one
     (docs/results/user-level.md).
     """
+
+    euclidean: ClassVar[bool] = False  # eq. 8 with a fixed gamma, and not divided by the length of u
 
     optimizer: Annotated[
         Literal["lbfgs", "adam"],
@@ -49,6 +51,20 @@ class Inversion:
     ] = "scaled"
     unroll: Annotated[int, Meta(ge=1, description="local steps, where they are unrolled")] = 5
     step: Annotated[float, Meta(gt=0, description="step of Adam, in pixel values")] = 0.15
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaperInversion(Inversion):
+    """Eq. 8 as it is printed: the Euclidean distance of the updates, by box-constrained L-BFGS.
+
+    gamma is what a client's local steps amount to where the model hardly changes meanwhile: learning rate x steps.
+    """
+
+    euclidean: ClassVar[bool] = True
+
+    optimizer: Annotated[
+        Literal["lbfgs", "adam"], Meta(description="L-BFGS bounded to the pixel range, or projected Adam")
+    ] = "lbfgs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +98,7 @@ def representatives(
     shape: tuple[int, ...],
     rng: np.random.Generator,
     lr: float | None = None,
+    gamma: FloatArray | None = None,
     labels: IntArray | None = None,
     start: FloatArray | None = None,
 ) -> RepresentativeSet:
@@ -98,6 +115,7 @@ def representatives(
         shape: of one image.
         rng: for the noise that the search starts from.
         lr: of the clients' local steps; needed to unroll them.
+        gamma: of eq. 6, for each client: learning rate x local steps; needed for the Euclidean distance.
         labels: (clients, places), -1 where there is none; read from the last bias if absent.
         start: images (clients, classes, *shape) to start from, as `by_class` gives of an earlier round.
     """
@@ -110,13 +128,18 @@ def representatives(
         )
     if settings.local == "unrolled" and lr is None:
         raise AttackError("to unroll local steps their learning rate must be known; give it, or use local = 'scaled'")
+    if settings.euclidean and gamma is None:
+        raise AttackError(
+            "the Euclidean distance of updates needs gamma: the learning rate x the local steps of each client. Give "
+            "it, or compare updates by their angle (attack 'representatives')"
+        )
     if labels is None:
         labels, shares = slots(present(model.layout, updates).shares, settings.per_class)
     else:
         shares = ((labels >= 0) / np.maximum((labels >= 0).sum(axis=1, keepdims=True), 1)).astype(np.float32)
     if not bool((labels >= 0).any(axis=1).all()):
         raise AttackError("a client without a single label has no representatives; give each at least one")
-    problem = _Problem(model, tensors(model, snapshot), wanted, norms, labels, shares, shape, settings, lr)
+    problem = _Problem(model, tensors(model, snapshot), wanted, norms, labels, shares, shape, settings, lr, gamma)
     images = rng.random((*labels.shape, *shape), dtype=np.float32)
     if start is not None:
         images = np.take_along_axis(start, np.maximum(labels, 0).reshape(*labels.shape, *[1] * len(shape)), axis=1)
@@ -153,6 +176,7 @@ class _Problem:
         shape: tuple[int, ...],
         settings: Inversion,
         lr: float | None,
+        gamma: FloatArray | None,
     ) -> None:
         clients = len(labels)
         self.model, self.wanted, self.norms = model, wanted, norms
@@ -161,16 +185,25 @@ class _Problem:
         self.shares = torch.from_numpy(shares).flatten()
         self.used = torch.from_numpy(labels >= 0)
         self.shape, self.settings, self.lr = (*labels.shape, *shape), settings, lr
+        self.gamma = None if gamma is None else torch.from_numpy(np.asarray(gamma, dtype=np.float32))
 
     def __call__(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Value and gradient for each client."""
         images = x.detach().view(self.shape).requires_grad_()
-        values = self.errors(images) + self.settings.variation * self._variation(images)
+        distance = self._distances(images) if self.settings.euclidean else self.errors(images)
+        values = distance + self.settings.variation * self._variation(images)
         (gradient,) = torch.autograd.grad(values.sum(), images)
         return values.detach(), gradient.flatten(1)
 
+    def _distances(self, images: torch.Tensor) -> torch.Tensor:
+        """|u - u(X)| of each client, with u(X) = -gamma x the gradient (eq. 6)."""
+        assert self.gamma is not None
+        found = dict(zip(self.before, self._gradient(self.before, images), strict=True))
+        apart = [u.flatten(1) + self.gamma[:, None] * found[key].flatten(1) for key, u in self.wanted.items()]
+        return (_sum(part.square().sum(1) for part in apart) + 1e-12).sqrt()
+
     def errors(self, images: torch.Tensor) -> torch.Tensor:
-        """|u - u(X)| / |u| of each client."""
+        """|u - u(X)| / |u| of each client, both of one length."""
         images = images.requires_grad_()
         if self.settings.local == "unrolled":
             assert self.lr is not None

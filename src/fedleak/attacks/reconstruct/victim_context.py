@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from fedleak.attacks.reconstruct.labels import present, slots
+from fedleak.attacks.reconstruct.replay import Replay
 from fedleak.attacks.reconstruct.representatives import Inversion, representatives
 from fedleak.attacks.shadow import model_of
 from fedleak.core import FloatArray, IntArray, Params
@@ -70,7 +71,17 @@ class Scene:
 
     def start(self, row: int) -> Params:
         """The weights from which an update was trained."""
-        return self.view.started_from(int(self.handle[row]), int(self.view.updates.round[row]))
+        handle, number = int(self.handle[row]), int(self.view.updates.round[row])
+        if handle in self.view.isolated and self.replay is not None:
+            return self.replay.started_from(handle, number)
+        return self.view.started_from(handle, number)
+
+    @cached_property
+    def replay(self) -> Replay | None:
+        """The discriminators that were sent to isolated clients; None where they got models of their own."""
+        if self.view.isolation.get("sent") != "discriminator":
+            return None
+        return Replay(self.view, self.questions.auxiliary)
 
     def local(self, row: int) -> Params:
         """The model as a client had it after training: what it was sent, and its update."""
@@ -119,6 +130,7 @@ class Scene:
                     rng=rng,
                     labels=slots(table, settings.per_class)[0],
                     lr=float(self.view.settings["lr"]),
+                    gamma=self._gamma(moved) if settings.euclidean else None,
                 )
                 client, place = np.nonzero(found.labels >= 0)
                 images.append(found.images[client, place])
@@ -128,6 +140,17 @@ class Scene:
         if not images:
             raise AttackError("no client sent a nonzero update in these rounds, so there is nothing to reconstruct")
         return Portraits(np.concatenate(images), *(np.concatenate(part) for part in (who, labels, when)))
+
+    def _gamma(self, rows: IntArray) -> FloatArray:
+        """The learning rate x the local steps behind some updates."""
+        sizes, told = self.view.updates.size, self.view.settings
+        if sizes is None:
+            raise AttackError(
+                "this adversary is not told how many examples a client has, so it does not know how many local steps "
+                "it made; use the attack 'representatives', which needs no gamma"
+            )
+        steps = int(told["epochs"]) * np.ceil(sizes[rows] / int(told["batch"]))
+        return np.asarray(float(told["lr"]) * steps, dtype=np.float32)
 
     def _moves(self, rows: IntArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """Which updates are not all zeros."""

@@ -19,6 +19,7 @@ from fedleak.core import IntArray, Task, UserId, rng_for
 from fedleak.errors import DataError
 from fedleak.population import fingerprint, sources
 from fedleak.population.datasets import image_files
+from fedleak.population.datasets.face_glasses import wears_glasses
 from fedleak.population.population import Examples, Population, User
 
 __all__ = ["Faces"]
@@ -37,11 +38,12 @@ class Faces:
     images of the same person. Of the ten images of a person five go to clients, three to the server's auxiliary set
     and two to the test set; which, the seed decides. No two clients share an image.
 
-    The paper's victim is told from others by glasses. The data does not say who wears them in which image, and
-    Fedleak does not guess: what is personal about a client here is whom it has images of (its classes). As a property
-    that needs no labels, a share of the clients can have all its images mirrored (attribute `mirrored`), which sets
-    them apart as weakly as the side of a parting does; the auxiliary and the test set then hold as many mirrored
-    images, each for itself.
+    The paper's victim is told from others by glasses: with `glasses`, a share of the clients has only images with
+    glasses, and the others only images without (attribute `glasses`); some people are then on both kinds of client. The
+    auxiliary and the test set are as the data is, with glasses on 30% of the images. The labels are Fedleak's own
+    (`face_glasses`). As a weaker property, a share of the clients can have all its images mirrored (attribute
+    `mirrored`), which sets them apart as the side of a parting does; the auxiliary and the test set then hold as many
+    mirrored images, each for itself. Otherwise what is personal about a client is whom it has images of (its classes).
 
     Faces are personal data: keep the reports of a run private.
     """
@@ -52,6 +54,9 @@ class Faces:
     people: Annotated[int, Meta(ge=1, le=_PEOPLE, description="people on each client; clients x people <= 200")] = 8
     side: Annotated[int, Meta(ge=16, le=112, description="images are resized to this many pixels square")] = 64
     mirrored: Annotated[float, Meta(ge=0, le=1, description="share of the clients whose images are all mirrored")] = 0.0
+    glasses: Annotated[
+        float, Meta(ge=0, lt=1, description="share of the clients with images of people in glasses only; 0: no matter")
+    ] = 0.0
 
     def load(self, seed: int) -> Population:
         """Read the images and deal them out; with another seed they are other clients."""
@@ -61,13 +66,16 @@ class Faces:
         private, auxiliary, test = np.split(order, [_EACH - _AUXILIARY - _TEST, _EACH - _TEST], axis=1)
         flipped = np.zeros(self.clients, dtype=np.bool_)
         flipped[rng.permutation(self.clients)[: round(self.mirrored * self.clients)]] = True
+        wears = wears_glasses()
+        dealt = self._deal_by_glasses(private, wears, rng) if self.glasses else self._deal(private, rng)
         users = tuple(
             User(
                 UserId(f"client-{seed}-{number:03}"),
                 _examples(images, rows, np.full(len(rows), flipped[number])),
-                {"mirrored": "yes" if flipped[number] else "no"},
+                {"mirrored": "yes" if flipped[number] else "no"}
+                | ({"glasses": "yes" if wears[rows].all() else "no"} if self.glasses else {}),
             )
-            for number, rows in enumerate(self._deal(private, rng))
+            for number, rows in enumerate(dealt)
         )
 
         def mixed(rows: IntArray) -> Examples:
@@ -105,6 +113,33 @@ class Faces:
             for client, part in zip(clients, np.array_split(private[person], max(1, len(clients))), strict=False):
                 rows[client].append(part)
         return [np.sort(np.concatenate(parts)) for parts in rows]
+
+    def _deal_by_glasses(
+        self, private: IntArray, wears: npt.NDArray[np.bool_], rng: np.random.Generator
+    ) -> list[IntArray]:
+        """The same for clients with glasses and for the others, each from the images of its kind."""
+        with_glasses = max(1, round(self.glasses * self.clients))
+        dealt: list[IntArray] = []
+        for worn, count in ((True, with_glasses), (False, self.clients - with_glasses)):
+            pools = [rows[wears[rows] == worn] for rows in private]
+            owners: list[list[int]] = [[] for _ in pools]
+            for client in range(count):
+                rarest = np.argsort([len(clients) + rng.random() for clients in owners]).tolist()
+                left = [person for person in rarest if len(owners[person]) < len(pools[person])]
+                if len(left) < self.people:
+                    raise DataError(
+                        f"data set '{self.name}': glasses = {self.glasses} leaves client {client + 1} of {count} "
+                        f"{'with' if worn else 'without'} glasses {len(left)} people to have images of, not "
+                        f"{self.people}; lower clients, people or glasses"
+                    )
+                for person in left[: self.people]:
+                    owners[person].append(client)
+            rows: list[list[IntArray]] = [[] for _ in range(count)]
+            for pool, clients in zip(pools, owners, strict=True):
+                for client, part in zip(clients, np.array_split(pool, max(1, len(clients))), strict=False):
+                    rows[client].append(part)
+            dealt += [np.sort(np.concatenate(parts)) for parts in rows]
+        return [dealt[place] for place in rng.permutation(len(dealt)).tolist()]
 
     def _read(self) -> npt.NDArray[np.float32]:
         """All images, (400, side, side), ten after ten by person."""
