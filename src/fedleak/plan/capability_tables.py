@@ -59,6 +59,26 @@ class IsolatePlan:
         ]
         | None
     ) = None
+    sent: Annotated[
+        Literal["own", "discriminator"],
+        Meta(
+            description="what a victim is sent: a model that only its own updates change, or, as in the paper, the "
+            "server's discriminator, which is trained on generated images between rounds"
+        ),
+    ] = "own"
+    steps: Annotated[
+        int, Meta(ge=1, description="generator steps per round, where the discriminator is sent (not in the paper)")
+    ] = 50
+    growth: Annotated[
+        float,
+        Meta(
+            ge=0, description="additional share of discriminator steps in the last round, growing from 0 in the first"
+        ),
+    ] = 1.0
+    batch: Annotated[int, Meta(ge=2, description="real images, and generated ones, in a step of the GAN")] = 32
+    width: Annotated[
+        float, Meta(gt=0, le=4, description="channels of the generator, as a multiple of the paper's Tables I and II")
+    ] = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
