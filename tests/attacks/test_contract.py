@@ -33,8 +33,15 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "model-inversion-paper": {"steps": 60, "rate": 100.0, "confidence": 1.0},
     "mgan-active": LONGEST,
 }
-# From nothing, and minutes; the last is mgan-prior after linking.
-SLOW = ("mgan-passive", "mgan-passive-paper", "mgan-active", "mgan-active-paper", "mgan-linked")
+# From nothing, and minutes; or like another one here.
+SLOW = (
+    "mgan-passive",
+    "mgan-passive-paper",
+    "mgan-active",
+    "mgan-active-paper",
+    "mgan-linked",
+    "representatives-paper",
+)
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ game = [
 """
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("find_real_data")
 def test_handwriting_is_matched_with_handwriting_and_with_words_about_it(fedleak: Run, tmp_path: Path) -> None:
     (tmp_path / "plan.toml").write_text(PLAN)

@@ -151,8 +151,8 @@ class Descriptors(Cheat):
     def peek(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> Any:
         for number in range(256):
             with contextlib.suppress(OSError, UnicodeDecodeError):
-                os.lseek(number, 0, os.SEEK_SET)
-                text = os.read(number, 1 << 20).decode()
+                # At an offset: reading from the start would let whatever writes a log there write over it.
+                text = os.pread(number, 1 << 20, 0).decode()
                 if "client_user" in text:
                     return from_truth(text, prior, questions, view)
         return None

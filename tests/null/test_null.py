@@ -19,7 +19,13 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(tmp_path_factory.mktemp("nobody"))
 
 
-@pytest.mark.parametrize("name", SMALL_CASES)
+# These take twenty seconds each, and others cover the same kinds of data and games.
+_LONG = ("digits-match", "table-text", "table-sizes")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in _LONG else ()) for name in SMALL_CASES]
+)
 def test_nothing_is_found_where_nothing_is_personal(
     name: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,6 +80,7 @@ def test_the_seed_changes_the_canvases_but_not_the_users(marked: Path) -> None:
     assert rows_on(first.users[0].examples.x) != rows_on(second.users[0].examples.x)
 
 
+@pytest.mark.slow
 def test_a_digit_keeps_all_its_ink(find_real_data: None) -> None:
     population = WritersCanvas(least=1, most=1, canvases=100).load(0)
     assert population.users[0].examples.x.shape == (100, 1, 20, 20)

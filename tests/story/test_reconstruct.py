@@ -39,6 +39,7 @@ def written(tmp_path: Path, text: str) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_passive_attack_leaves_the_federation_as_it_is_to_the_byte(fedleak: Run, tmp_path: Path) -> None:
     assert fedleak("train", written(tmp_path, PLAN), "--out", tmp_path / "without").returncode == 0
     text = PLAN.replace("attack = [", f"attack = [{PASSIVE}, ")
