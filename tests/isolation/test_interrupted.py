@@ -16,6 +16,8 @@ import pytest
 SCRIPT = """
 import sys
 sys.path.insert(0, {folder!r})
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
 import cheats
 import fedleak
 plan = {{
