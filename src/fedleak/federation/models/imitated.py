@@ -224,6 +224,10 @@ class Imitated:
         return module
 
     def _run(self, module: nn.Module, weights: Tensors, x: torch.Tensor) -> torch.Tensor:
+        clients = max(len(x), *(len(w) for w in weights.values()))
+        if clients > 1:  # a module knows no clients: one after another
+            own = [{key: w[min(at, len(w) - 1)][None] for key, w in weights.items()} for at in range(clients)]
+            return torch.cat([self._run(module, own[at], x[min(at, len(x) - 1)][None]) for at in range(clients)])
         named = {self._paths[key]: (w.detach() if key in self._frozen else w).squeeze(0) for key, w in weights.items()}
         outputs = _logits(torch.func.functional_call(module, named, (x.squeeze(0),)), self._what)
         if self._signature.task is Task.REGRESS:
