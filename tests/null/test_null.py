@@ -19,8 +19,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(tmp_path_factory.mktemp("nobody"))
 
 
-# These take twenty seconds each, and others cover the same kinds of data and games.
-_LONG = ("digits-match", "table-text", "table-sizes")
+# These take ten to twenty seconds each, and others cover the same kinds of data and games.
+_LONG = ("digits-match", "table-text", "table-sizes", "table-days", "table-copies")
 
 
 @pytest.mark.parametrize(
