@@ -136,6 +136,15 @@ def test_the_dtype_is_that_of_the_updates(tmp_path: Path, dtype: str) -> None:
     assert trace.updates("fc").dtype == np.dtype(dtype)
 
 
+def test_an_update_that_float16_cannot_hold_ends_the_recording_with_advice(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "run", origin={"framework": "test"}, dtype="float16")
+    recorder.sent(weights(0))
+    with pytest.warns(
+        UserWarning, match=r'more than float16 can hold.*dtype = "float32" as a parameter of the recorder'
+    ):
+        recorder.received([Reply(client="a", arrays=odd({"fc.bias": np.full(3, 1e6, np.float32)}), examples=1)])
+
+
 def test_sums_hold_no_update_but_who_took_part(tmp_path: Path) -> None:
     trace, single = recorded(tmp_path / "run", sums=True), recorded(tmp_path / "single")
     assert not trace.header.holds_updates and len(trace.client) == 12

@@ -186,9 +186,10 @@ class TraceWriter:
         with np.errstate(over="ignore"):
             half = rows.astype("<f2")
         if np.isinf(half).any() and not np.isinf(rows).any():
+            where = "as a parameter of the recorder" if self.header.rounds is None else "in the plan's [record]"
             raise TraceError(
-                f"round {number}: an update of layer '{layer}' reaches {np.abs(rows).max():.3g}, more than "
-                f'float16 can hold (65504); set dtype = "float32" in the plan\'s [record] and choose another --out'
+                f"round {number}: an update of layer '{layer}' reaches {np.abs(rows).max():.3g}, more than float16 can "
+                f'hold (65504); set dtype = "float32" {where} and choose another folder'
             )
         return half
 
