@@ -21,11 +21,6 @@ from fedleak.reproduce.summary import Figure, Summary, folder, plan_sha256, read
 PLAN = "user-level/link-seconds"
 STORED = {stem: read(folder() / f"{stem}.json") for stem in ("G2-seconds", "L4-seconds")}
 
-# Another order of additions changes the last bits of a sum, and training carries that on. With vector instructions
-# switched off (ATEN_CPU_CAPABILITY=default, SSE only for BLAS) every figure of both plans was the same to four digits.
-# One update that is named differently changes a share by 0.005; several may be.
-ELSEWHERE = 0.05
-
 
 class Watched:
     """Notes the stages, and interrupts the first whose text begins so."""
@@ -45,11 +40,14 @@ class Watched:
 
 def assert_same_digits(now: Summary, stored: Summary) -> None:
     assert [figure.name for figure in now.figures] == [figure.name for figure in stored.figures]
-    here = str(now.machine).removesuffix(", busy") == str(stored.machine).removesuffix(", busy")
-    for new, old in zip(now.figures, stored.figures, strict=True):
-        allowed = 1e-9 if here else ELSEWHERE
-        assert new.value == pytest.approx(old.value, abs=allowed), f"{old.name}; measure again: fedleak reproduce"
-        assert new.chance == pytest.approx(old.chance, abs=allowed), f"chance of {old.name}"
+    if str(now.machine).removesuffix(", busy") == str(stored.machine).removesuffix(", busy"):
+        for new, old in zip(now.figures, stored.figures, strict=True):
+            again = f"{old.name}; measure again: fedleak reproduce"
+            assert (new.value, new.chance) == pytest.approx((old.value, old.chance), abs=1e-9), again
+    else:
+        # Other processors add in another order, and training carries that on. The rule is the one by which a verdict
+        # is kept: a threshold that falls between two other pairs has moved an accuracy by 0.075.
+        assert moved(stored, now) == {}
 
 
 def test_re_identification_in_seconds_gives_the_stored_digits(tmp_path: Path) -> None:

@@ -17,4 +17,10 @@ def test_scores_are_the_pinned_ones(name: str, tmp_path: Path) -> None:
     if pinned["machine"] == machine():
         assert found == kept
     else:  # other processors and versions round differently, and training makes more of it
-        assert all(found[key] == pytest.approx(kept[key], abs=0.25) for key in kept)
+        apart = [key for key in kept if not overlap(found[key], kept[key])]
+        assert apart == []
+
+
+def overlap(one: list[float], other: list[float]) -> bool:
+    """Whether the intervals of two scores (value, low, high, chance) have a value in common."""
+    return one[1] <= other[2] and other[1] <= one[2]
