@@ -143,7 +143,7 @@ class Deployment:
     def server_app(self) -> Any:
         """The process that the ServerApp runs in."""
         children = psutil.Process(self.superlink.pid).children(recursive=True)
-        return next(child for child in children if any("flwr-serverapp" in word for word in child.cmdline()))
+        return next(child for child in children if any("flwr-serverapp" in word for word in _words(child)))
 
     def stop(self) -> None:
         for process in reversed(self.started):
@@ -161,6 +161,14 @@ class Deployment:
             )
         self.started.append(process)
         return process
+
+
+def _words(process: Any) -> list[str]:
+    """The command line of a process, none if it has ended meanwhile."""
+    try:
+        return list(process.cmdline())
+    except psutil.NoSuchProcess:  # a zombie is one, too
+        return []
 
 
 def kill_all(process: subprocess.Popen[bytes]) -> None:
