@@ -33,6 +33,12 @@ def test_a_control_departs_where_interval_and_permutations_agree(
     assert departure(control(value, width=width)) == expected
 
 
+@pytest.mark.parametrize("name", ["rotated-owners", "swapped-secrets"])
+def test_where_a_right_answer_counts_as_wrong_only_scores_above_chance_are_off(name: str) -> None:
+    assert departure(score(None, 0.04, control=name, chance_low=0.08, width=0.02)) is None
+    assert departure(score(None, 0.3, control=name, chance_low=0.08, width=0.05)) == "above"
+
+
 def test_a_control_that_is_off_in_either_direction_is_told_with_its_figures() -> None:
     told = warnings([control(0.3, attack="a"), control(0.04, attack="b"), control(0.1, attack="c")], {}, [])
     assert len(told) == 2

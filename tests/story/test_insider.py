@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from command_line import Run
+from fedleak.pipeline.runs import Variant
 from fedleak.plan import shipped
+from fedleak.plan.read import load_plan
 from fedleak.trace.header import Header
 from fedleak.trace.prior import Prior
 from fedleak.trace.truth import Truth
@@ -26,6 +28,19 @@ def plan(tmp_path: Path) -> Path:
     path = tmp_path / "marked.toml"
     path.write_text(pins(tmp_path, MORE))
     return path
+
+
+def test_a_control_is_played_only_for_an_adversary_that_is_told_something_wrong_by_it(tmp_path: Path) -> None:
+    def shuffled(inject: str) -> set[tuple[str, str]]:
+        path = tmp_path / "plan.toml"
+        path.write_text(pins(tmp_path, MORE.replace("inject = { length = 8 }", inject)))
+        plays = Variant(control="shuffled-selection").plays(load_plan(path))
+        return {(attack.name, adversary.name) for attack, _, adversary in plays}
+
+    outside = {("exposure-baseline", "eavesdropper"), ("eavesdrop", "eavesdropper")}
+    # One record cannot be said to be with another client.
+    assert shuffled("inject = { length = 8, victims = 1 }") == outside
+    assert shuffled("inject = { length = 8 }") == {*outside, ("exposure-baseline", "insider"), ("watermark", "insider")}
 
 
 def test_an_insider_attributes_secrets_without_seeing_who_takes_part(fedleak: Run, plan: Path, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from fedleak.core import Capability, Observation
 from fedleak.errors import TraceError
 from fedleak.federation.hooks import Defence
 from fedleak.federation.models.own import Own
@@ -24,6 +25,7 @@ from fedleak.trace.files import read_whole
 from fedleak.trace.run_facts import RunFacts
 
 if TYPE_CHECKING:  # training knows nothing of views
+    from fedleak.views.adversaries import Adversary
     from fedleak.views.view import OwnModel
 
 __all__ = ["Variant", "Run", "digest", "variants", "runs", "facts"]
@@ -70,14 +72,27 @@ class Variant:
         """Every (attack, game, adversary) that runs on it.
 
         Without shadow clients, knowing the defence makes a difference only to attacks that simulate clients. Rotated
-        owners are a control only where the answers depend on owners.
+        owners are a control only where the answers depend on owners, and shuffled selection only for an adversary that
+        is told something wrong by it.
         """
-        owned = self.control == "rotated-owners"
+        owned, shuffled = self.control == "rotated-owners", self.control == "shuffled-selection"
         return [
             one
             for one in plan.plays
-            if (self.adaptive != "machine" or getattr(one[0], "imitates", False)) and (one[1].needs_owners or not owned)
+            if (self.adaptive != "machine" or getattr(one[0], "imitates", False))
+            and (one[1].needs_owners or not owned)
+            and (_told_by_order(plan, one[2]) or not shuffled)
         ]
+
+
+def _told_by_order(plan: Plan, adversary: Adversary) -> bool:
+    """Whether an adversary learns which client was there when: from the selection, or from records in several clients.
+
+    A single injected record cannot be assigned to another client. A record of the same kind that nobody holds would be
+    no control: the victim's model learns that kind, so its exposure follows the victim's participation, too.
+    """
+    several = plan.inject is not None and plan.inject.victims != 1
+    return Observation.SELECTION in adversary.observations or (Capability.INJECT in adversary.capabilities and several)
 
 
 @dataclass(frozen=True)

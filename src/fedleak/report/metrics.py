@@ -38,7 +38,8 @@ _CONTROLS = {
     "shuffled-selection": "The same attacks, given the participation of the rounds in the wrong order, so that it is "
     "unrelated to what the model learned.",
     "swapped-secrets": "The same predictions, each client's scored against the secret of another client's user. Chance "
-    "is higher than elsewhere: permuting the swapped secrets returns some to their own client.",
+    "is higher than elsewhere, because permuting the swapped secrets returns some to their own client, and an attack "
+    "that is right is then always wrong: only scores above chance count.",
     "rotated-owners": "The same attacks on a recorded run, with every client given another user's identity before the "
     "questions are drawn. An attack that names everybody correctly is then always wrong, so scores below chance are "
     "expected; only scores above it count.",

@@ -28,12 +28,13 @@ def departure(score: Score, tests: int = 1) -> Literal["above", "below"] | None:
     of tests (Bonferroni; the tail of the permutations is taken for a normal one). Either alone has a higher error rate
     than its level where users are few, because averages over ranks are skewed.
 
-    With rotated owners an attack that names everybody correctly is always wrong, so scores below chance are expected.
+    With rotated owners or swapped secrets an attack that names everybody correctly is always wrong, so scores below
+    chance are expected.
     """
     limit = _correction(tests)
     if score.low > score.chance and score.value - score.chance > limit * (score.chance_high - score.chance):
         return "above"
-    if score.control == "rotated-owners":
+    if score.control in ("rotated-owners", "swapped-secrets"):
         return None
     lowest = score.chance if score.chance_low is None else score.chance_low
     if score.high < score.chance and score.chance - score.value > limit * (score.chance - lowest):

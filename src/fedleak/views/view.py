@@ -76,12 +76,11 @@ class View:
         `rows` are the updates that this adversary sees, if not all: some may exist only for the experiment. `shadow`
         has one entry for each of them. `injected` are the records injected into clients' data, visible only to an
         adversary with that capability. `shuffled` is for a control: the participation of the rounds is given in the
-        wrong order, unrelated to the snapshots, and each injected record is assigned to another client (a single one
-        has its characters permuted: a record that nobody holds). With `every` the adversary has only every k-th
-        snapshot, and the last: a round of this view covers everything between two of them. `defences` are those of the
-        run, for a defence-aware adversary. `selection` holds the clients of every round, in a folder that does not link
-        them to updates (views.export). `own_model` and `own_training` are code that the plan names and every client
-        has: how the model is built, and how it is trained.
+        wrong order, unrelated to the snapshots, and each injected record is assigned to another client. With `every`
+        the adversary has only every k-th snapshot, and the last: a round of this view covers everything between two of
+        them. `defences` are those of the run, for a defence-aware adversary. `selection` holds the clients of every
+        round, in a folder that does not link them to updates (views.export). `own_model` and `own_training` are code
+        that the plan names and every client has: how the model is built, and how it is trained.
         """
         self.adversary = adversary
         self.defences = tuple(defences)  # empty for a defence-unaware attacker
@@ -102,9 +101,7 @@ class View:
         self._kept = sorted({*range(0, last + 1, every), last})
         self._told = np.arange(last) if shuffled is None else shuffled.permutation(last)
         held = dict(injected or {}) if Capability.INJECT in adversary.capabilities else {}
-        if shuffled is not None and len(held) == 1:  # no other client has one: follow a record that nobody holds
-            held = {name: "".join(shuffled.permutation(list(mark))) for name, mark in held.items()}
-        elif shuffled is not None and held:
+        if shuffled is not None and held:
             names = [list(held)[at] for at in shuffled.permutation(len(held))]
             held = {name: held[other] for name, other in zip(names, [*names[1:], names[0]], strict=True)}
         self._injected = held
