@@ -110,7 +110,8 @@ def _outputs(model: Imitated, hint: Signature, users: RecordedUsers) -> int:
     expected = 3 if hint.task is Task.NEXT_TOKEN else 2
     if outputs.dim() == 1 and hint.task is Task.REGRESS:
         return 1
-    if outputs.dim() != expected or outputs.shape[-1] < users.outputs:
+    narrow = outputs.shape[-1] < users.outputs and users.secrets is None  # an alphabet is compared with the model later
+    if outputs.dim() != expected or narrow:
         needed = "(examples, length, words)" if expected == 3 else f"(examples, {users.outputs} or more)"
         raise PlanError(
             f"your model gives outputs of shape {tuple(outputs.shape)} for {len(x)} examples, where {needed} is needed "

@@ -80,28 +80,39 @@ def recorded_secrets(plan: Plan, recording: Recording, owners: Owners | None) ->
         raise PlanError(f"{plan.source} [prior] {error}") from None
     characters = _characters(call(prior.characters), prior.characters)
     _check_spelling(form, prior.context, characters, plan.source)
-    absent = () if owners is None else owners.absent
+    absent = None if owners is None or truth.owners == "key" else owners.absent
     found, idle = _read(recording, truth.secrets, "secret", absent)
     _check_secrets(found, form)
     findings = []
     if idle:
-        text = f"{counted(len(idle), 'client')} with a secret never took part in the recorded run: not asked about."
+        some = ", ".join(f"'{name}'" for name in idle[:5]) + (", ..." if len(idle) > 5 else "")
+        text = f"{counted(len(idle), 'client')} with a secret never took part in the recorded run: {some}. Not asked about."
         findings.append(Finding(kind="owners", count=len(idle), action="drop", text=text))
     if len(found) < 2:
         raise TraceError(
             f"{truth.secrets}: {counted(len(found), 'client')} that took part {'has' if len(found) == 1 else 'have'} a "
-            "secret; with fewer than two nobody can ask whose it is. Give the secrets of more clients"
+            f"secret{_unknown(idle)}; with fewer than two nobody can ask whose it is. Give the secrets of more clients"
         )
+    watermarks = _watermarks(plan, recording, absent, characters)
+    if watermarks:
+        text = f"{counted(len(watermarks), 'client')} trained on a record that the adversary had sent there."
+        findings.append(Finding(kind="injected", count=len(watermarks), action="keep", text=text))
     return RecordedSecrets(
         records=Records(form=prior.secret, words=prior.words, characters=characters, context=prior.context),
         secrets={client: one.record for one in found for client in one.clients},
         decoys=_decoys(plan, recording, form, found),
-        watermarks=_watermarks(plan, recording, absent, characters),
+        watermarks=watermarks,
         findings=tuple(findings),
     )
 
 
-def _read(recording: Recording, named: str, column: str, absent: Sequence[str]) -> tuple[list[Planted], list[str]]:
+def _unknown(idle: Sequence[str]) -> str:
+    return f" ({counted(len(idle), 'other')} did not, or have another name: '{idle[0]}')" if idle else ""
+
+
+def _read(
+    recording: Recording, named: str, column: str, absent: Sequence[str] | None
+) -> tuple[list[Planted], list[str]]:
     told = call(named) if is_code(named) else None
     if is_code(named) and told is None:
         raise DataError(f"{named} returned None; expected a dict {{client: {column}}}")
@@ -183,7 +194,9 @@ def _decoys(plan: Plan, recording: Recording, form: Format, found: Sequence[Plan
     return {client: decoy for one in found for decoy in [next(free)] for client in one.clients}
 
 
-def _watermarks(plan: Plan, recording: Recording, absent: Sequence[str], characters: Sequence[str]) -> dict[str, str]:
+def _watermarks(
+    plan: Plan, recording: Recording, absent: Sequence[str] | None, characters: Sequence[str]
+) -> dict[str, str]:
     if plan.prior.watermarks is None:
         return {}
     found, _ = _read(recording, plan.prior.watermarks, "watermark", absent)

@@ -52,13 +52,14 @@ def refuse_untrained(top: Mapping[str, Any], source: str) -> None:
 def possible_controls(game: Game) -> tuple[str, ...]:
     """The controls of a game that need no other training than what was recorded.
 
-    Where pooled data leaves nothing to find, so do the wrong owners. A game that can be won from repeated data can be
-    won whoever the users are.
+    Where pooled data leaves nothing to find, so do the wrong owners; and where answers are compared with a user's data,
+    it is then another's. Any other game that can be won from repeated data can be won whoever the users are.
     """
     others = tuple(name for name in game.controls if name not in ("iid", "fresh-data"))
     if "swapped-secrets" in others:  # which is the same control, and needs no attack to be run again
         return others
-    return ("rotated-owners", *others) if "iid" in game.controls and game.needs_owners else others
+    wrong = game.needs_owners and ("iid" in game.controls or game.needs_evidence)
+    return ("rotated-owners", *others) if wrong else others
 
 
 def missing_secrets(truth: TruthPlan, prior: PriorPlan) -> list[str]:

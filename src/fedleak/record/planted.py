@@ -28,12 +28,13 @@ class Planted:
 
 
 def planted_of(
-    recording: Recording, named: str, column: str, absent: Sequence[str], told: Any = None
+    recording: Recording, named: str, column: str, absent: Sequence[str] | None, told: Any = None
 ) -> tuple[list[Planted], list[str]]:
     """The records, and the names of clients that hold one and never took part.
 
-    They are in a CSV file with the columns client and `column`; `told` is what a callable gave instead. `absent` are
-    clients of which the owners say that they exist, although they are not in the run; any other name is refused.
+    They are in a CSV file with the columns client and `column`; `told` is what a callable gave instead. `absent` are the
+    clients of which the owners say that they exist, although they are not in the run: any other name is refused. None:
+    nobody says which there are, so a name that is not in the run may be that of a client that never took part.
     """
     rows = _rows(Path(named).expanduser(), column) if told is None else _told(told, named, column)
     by_name = clients_by_name(recording)
@@ -42,7 +43,7 @@ def planted_of(
     seen: dict[str, str] = {}
     for where, client, record in rows:
         if client not in by_name:
-            if client not in absent:
+            if client.startswith("c-") if absent is None else client not in absent:
                 some = ", ".join(recording.name(one) or one for one in recording.trace.header.clients[:3])
                 raise TraceError(
                     f"{where}: {recording.folder} has no client '{client}' (it has {some}, ...); name the partition, "

@@ -30,3 +30,7 @@ def too_many() -> str:
 
 def numbers() -> dict[str, Any]:
     return {str(phone): 1234 for phone in range(PHONES)}
+
+
+def in_capitals() -> dict[str, str]:
+    return {client: mark.upper() for client, mark in watermarks().items()}

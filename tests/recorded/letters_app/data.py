@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+
 from letters_app.task import ALPHABET
 
 PHONES, WINDOW = 8, 20
