@@ -122,7 +122,7 @@ def test_owners_who_never_took_part_are_left_out_and_said(short: Path, tmp_path:
     assert "1 client with a secret never took part" in told and "3333" not in told
     # Whom neither the run nor the owners know is a mistake.
     (tmp_path / "secrets.csv").write_text(TWO + "phone 78,pin 3333\n")
-    with pytest.raises(FedleakError, match="row 4: .* has no client 'phone 78'"):
+    with pytest.raises(FedleakError, match=r"row 4: .* has no client 'phone 78'"):
         train_run(plan, runs(plan, tmp_path / "other")[0], lambda units: None)
     # Another file is another audit.
     (tmp_path / "secrets.csv").write_text(TWO)

@@ -86,7 +86,7 @@ def recorded_secrets(plan: Plan, recording: Recording, owners: Owners | None) ->
     findings = []
     if idle:
         some = ", ".join(f"'{name}'" for name in idle[:5]) + (", ..." if len(idle) > 5 else "")
-        text = f"{counted(len(idle), 'client')} with a secret never took part in the recorded run: {some}. Not asked about."
+        text = f"{counted(len(idle), 'client')} with a secret never took part in the recorded run: {some}."
         findings.append(Finding(kind="owners", count=len(idle), action="drop", text=text))
     if len(found) < 2:
         raise TraceError(
