@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -70,3 +71,7 @@ def record_phones(
             recorder.received(replies, [], after={key: value.numpy() for key, value in model.state_dict().items()})
         recorder.close()
     return folder
+
+
+if __name__ == "__main__":
+    print(f"recorded in {record_phones(Path(sys.argv[1]))}")

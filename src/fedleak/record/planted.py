@@ -33,8 +33,8 @@ def planted_of(
     """The records, and the names of clients that hold one and never took part.
 
     They are in a CSV file with the columns client and `column`; `told` is what a callable gave instead. `absent` are
-    the clients of which the owners say that they exist, although they are not in the run: any other name is refused. None:
-    nobody says which there are, so a name that is not in the run may be that of a client that never took part.
+    the clients of which the owners say that they exist, although they are not in the run: any other name is refused.
+    None: nobody says which there are, so a name that is not in the run may be that of a client that never took part.
     """
     rows = _rows(Path(named).expanduser(), column) if told is None else _told(told, named, column)
     by_name = clients_by_name(recording)
