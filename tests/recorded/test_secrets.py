@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from curious import ReadsTheSecrets
 from letters import ATTACKS, PLAN, record_phones
 from letters_app.data import PHONES, pin, received
@@ -14,8 +15,9 @@ from letters_app.task import ALPHABET, CharNet, Wider
 from fedleak.api import Result, audit
 from fedleak.attacks.records.language import Language
 from fedleak.attacks.records.scoring import log_probabilities
+from fedleak.cli.main import cli
 from fedleak.core import Task
-from fedleak.errors import AttackError, NotVisible
+from fedleak.errors import AttackError, DataError, NotVisible
 from fedleak.federation.model import Signature
 from fedleak.federation.models.own import Own
 from fedleak.games.extract import RecordQuestions
@@ -154,3 +156,28 @@ def test_a_model_that_takes_whole_texts_reads_them_character_by_character() -> N
             with torch.no_grad():
                 logs = module(ids[:, :-1]).log_softmax(-1)
             assert value == pytest.approx(float(logs.gather(2, ids[:, 1:, None]).sum()), abs=1e-4)
+
+
+def test_a_population_with_secrets_says_the_same_as_the_three_keys(tmp_path: Path) -> None:
+    run = record_phones(tmp_path / "run", rounds=2, present=PHONES)
+    keys = (
+        'secrets = "letters_app.audit:secrets"',
+        'secret = "pin {d4}"',
+        'characters = "letters_app.audit:characters"',
+    )
+    whole = QUICK.replace(keys[0], 'data = "letters_app.audit:population"').replace(keys[1], "").replace(keys[2], "")
+    answers = []
+    for name, text in (("keys", QUICK), ("whole", whole)):
+        plan = plan_of(run, text + ATTACKS)
+        [plain] = runs(plan, tmp_path / name)
+        train_run(plan, plain, lambda units: None)
+        [(_, game, _), *_] = plain.variant.plays(plan)
+        answers.append(build_questions(plain, game))
+    assert np.array_equal(answers[0].answers.right, answers[1].answers.right)
+    assert isinstance(answers[0].questions, RecordQuestions) and len(answers[0].questions) == PHONES
+    (tmp_path / "plan.toml").write_text(whole.replace('"run"', f'"{run}"') + ATTACKS)
+    said = CliRunner().invoke(cli, ["trace", "check", str(run), "--plan", str(tmp_path / "plan.toml")]).output
+    assert "eavesdrop            extract        can be run as eavesdropper" in said
+    both = QUICK.replace(keys[0], f'{keys[0]}\ndata = "letters_app.audit:population"')
+    with pytest.raises(DataError, match="both secrets and data say"):
+        train_run(plan_of(run, both + ATTACKS), runs(plan_of(run, both + ATTACKS), tmp_path)[0], lambda units: None)

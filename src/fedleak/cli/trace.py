@@ -16,7 +16,7 @@ from fedleak.pipeline.recorded_secrets import recorded_secrets
 from fedleak.pipeline.trace_facts import TraceFacts, facts_of, open_folder
 from fedleak.plan.code import is_code
 from fedleak.plan.read import load_plan
-from fedleak.population.datasets.own import call
+from fedleak.population.datasets.own import Own, call
 from fedleak.record.owners import owners_of
 from fedleak.record.recording import Recording
 from fedleak.report.formatting import printable
@@ -84,6 +84,7 @@ def _known(recording: Recording, path: Path | None) -> Known:
         owners=owners,
         population=plan.dataset.load(plan.seeds[0]) if given else None,
         secrets=recorded_secrets(plan, recording, owners),
+        held=None if plan.truth.data is None else Own(target=plan.truth.data).load(plan.seeds[0]),
     )
 
 

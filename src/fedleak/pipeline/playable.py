@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -30,6 +30,7 @@ class Known:
     owners: Owners | None = None
     population: Population | None = None  # prior data
     secrets: RecordedSecrets | None = None
+    held: Population | None = None  # what clients trained on
 
 
 class Playable(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,10 +154,12 @@ _DATA = {
 
 def _secrets(known: Known) -> list[str]:
     """What the plan does not say of the secrets."""
-    if known.secrets is not None:
+    if known.secrets is not None or (known.held is not None and known.held.records is not None):
         return []
     plan = known.plan
-    return missing_secrets(*(TruthPlan(), PriorPlan()) if plan is None else (plan.truth, plan.prior))
+    if plan is None:
+        return missing_secrets(TruthPlan(), PriorPlan())
+    return missing_secrets(replace(plan.truth, data=None), plan.prior)
 
 
 def _has(name: str, known: Known) -> bool:
@@ -165,8 +168,9 @@ def _has(name: str, known: Known) -> bool:
         return (plan is not None and plan.prior.background is not None) or (
             data is not None and data.background is not None
         )
-    if data is None:  # of clients' own data nothing is known before it is read
-        return name == "images" and plan is not None and plan.truth.data is not None
+    data = data or known.held
+    if data is None:
+        return False
     return {
         "attributes": any(user.attributes for user in data.users),
         "traits": bool(data.traits),

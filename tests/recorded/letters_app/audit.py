@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from letters_app.data import PHONES, pin, received
+from fedleak.core import Task, UserId
+from fedleak.population.population import Examples, Population, Records, User
+from letters_app.data import PHONES, pin, received, typed
 from letters_app.task import ALPHABET
 
 
@@ -34,3 +36,17 @@ def numbers() -> dict[str, Any]:
 
 def in_capitals() -> dict[str, str]:
     return {client: mark.upper() for client, mark in watermarks().items()}
+
+
+def population() -> Population:
+    """Everything in one: what phones trained on, with the secrets in it."""
+    users = [
+        User(UserId(str(phone)), Examples(x=typed(phone).numpy()), secrets=(pin(phone),)) for phone in range(PHONES)
+    ]
+    return Population(
+        users=tuple(users),
+        task=Task.NEXT_TOKEN,
+        outputs=len(ALPHABET),
+        source="Eight phones.",
+        records=Records(form="pin {d4}", characters=tuple(ALPHABET)),
+    )
