@@ -99,3 +99,19 @@ def test_the_written_plan_trains_and_compares_defences(app: Path) -> None:
     found = audit(plan, app / "out", jobs=1).audit
     assert {(score.attack, bool(score.defence)) for score in found.scores} == {("reid-svm", False), ("reid-svm", True)}
     assert load_plan(app / "plan-like.toml").federation.rounds == 4
+
+
+def test_secrets_are_planted_in_texts_of_others(app: Path) -> None:
+    (app / "secrets.csv").write_text("client,secret\n0,pin 1234\n3,pin 5678\n")
+    text, plan = written(
+        app,
+        PLAN.replace('data = "tiny_app:prior"', 'secret = "pin {d4}"\ncharacters = "tiny_app:characters"')
+        .replace('"key"', '"key"\nsecrets = "secrets.csv"')
+        .replace("reid-svm", "eavesdrop")
+        + '[audit]\nadversaries = ["eavesdropper"]\n',
+    )
+    assert plan["dataset"] == {"name": "text-clients", "source": "ptb", "clients": 6, "secret": "pin {d4}"}
+    assert plan["population"] == {"prior": "none"} and plan["model"] == {"name": "char-lm"}
+    assert "# - the model tiny_app:Net: char-lm reads the alphabet" in text
+    assert "1234" not in text
+    assert CliRunner().invoke(cli, ["check", "plan-like.toml"]).exit_code == 0

@@ -153,3 +153,54 @@ def test_the_table_names_every_attack(tmp_path: Path) -> None:
     said = ran(record_run(tmp_path / "run")).output
     assert all(f"{name} " in said for name in registry.names("attack"))
     assert f"of {len(registry.names('attack'))} attacks can be run" in said
+
+
+SECRETS = """
+title = "tiny"
+[trace]
+path = "run"
+[truth]
+owners = "key"
+secrets = "secrets.csv"
+[prior]
+secret = "{a1}{d2}"
+characters = "tiny_app:characters"
+[model]
+name = "char-lm"
+[audit]
+adversaries = ["eavesdropper", "server"]
+[[attack]]
+name = "eavesdrop"
+[[attack]]
+name = "link-cosine"
+"""
+
+
+def test_what_attacks_on_secrets_lack_is_said_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = found(record_run(tmp_path / "run"))
+    for what in ("owners", "[truth] secrets", "[prior] secret", "[prior] characters", "[model]"):
+        assert what in missing(report, "eavesdrop")
+    assert "[prior] watermarks" in missing(report, "watermark")
+    write_app(tmp_path, monkeypatch)
+    with open("tiny_app.py", "a") as file:
+        file.write("def characters():\n    return '_abcdefghijklmnopqrstuvwxyz0123456789\\n'\n")
+    (tmp_path / "secrets.csv").write_text("client,secret\n0,a12\n3,b34\n")
+    (tmp_path / "plan.toml").write_text(SECRETS)
+    report = found("run", "--plan", "plan.toml")
+    assert missing(report, "eavesdrop") == missing(report, "exposure-baseline") == ""
+    assert "[prior] watermarks" in missing(report, "watermark")
+    (tmp_path / "marks.csv").write_text("client,watermark\n0,ab12\n")
+    marked = SECRETS.replace("[model]", 'watermarks = "marks.csv"\n[model]').replace('"server"', '"server", "insider"')
+    (tmp_path / "plan.toml").write_text(marked + '[[attack]]\nname = "watermark"\n')
+    assert missing(found("run", "--plan", "plan.toml"), "watermark") == ""
+    (tmp_path / "plan.toml").write_text(SECRETS.replace("char-lm", "mlp"))
+    assert "a model for next-token; [model] is 'mlp'" in missing(found("run", "--plan", "plan.toml"), "eavesdrop")
+    (tmp_path / "plan.toml").write_text(SECRETS)
+    (tmp_path / "secrets.csv").write_text("client,secret\n0,a12\n3,b3\n")
+    with pytest.raises(TraceError, match="row 3: the secret of client '3' does not fit"):
+        ran("run", "--plan", "plan.toml")
+
+
+def test_who_took_part_must_be_known_to_attribute_secrets(tmp_path: Path) -> None:
+    report = found(record_run(tmp_path / "run", every=2))
+    assert "every = 2" in missing(report, "eavesdrop") and "every = 2" not in missing(report, "exposure-baseline")

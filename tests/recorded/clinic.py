@@ -50,6 +50,7 @@ def record_run(
     identify: bool = True,
     close: bool = True,
     clinics: int = CLINICS,
+    data: Callable[[int], Any] = lambda who: clinic(who, "private"),
     skip_rounds: tuple[int, ...] = (),
     **settings: Any,
 ) -> Path:
@@ -67,7 +68,7 @@ def record_run(
             for who in [] if number in skip_rounds else chosen:
                 local = net()
                 local.load_state_dict(start)
-                x, y = clinic(who, "private")
+                x, y = data(who)
                 train(local, torch.from_numpy(x), torch.from_numpy(y))
                 states.append(local.state_dict())
                 replies.append(

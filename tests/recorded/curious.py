@@ -37,3 +37,15 @@ class BuildsTheModel(Curious):
     def run(self, view: Any, prior: Any, questions: Any, context: Any) -> Any:
         assert [layer.name for layer in model_of(view).layout] == ["hidden", "out"]
         return np.zeros((len(questions), len(questions.options)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadsTheSecrets(Curious):
+    name: ClassVar[str] = "reads-the-secrets"
+    game: ClassVar[str] = "extract"
+    needs: ClassVar[Observation] = Observation.SNAPSHOTS
+
+    def run(self, view: Any, prior: Any, questions: Any, context: Any) -> Any:
+        from letters_app.audit import secrets
+
+        return np.full((len(questions), questions.most, questions.form.longest), len(secrets()))

@@ -12,10 +12,11 @@ import msgspec
 from fedleak.cli.options import console
 from fedleak.errors import PlanError
 from fedleak.pipeline.playable import Known, Playable, playable
+from fedleak.pipeline.recorded_secrets import recorded_secrets
 from fedleak.pipeline.trace_facts import TraceFacts, facts_of, open_folder
 from fedleak.plan.code import is_code
 from fedleak.plan.read import load_plan
-from fedleak.population.datasets.own import call
+from fedleak.population.datasets.own import Own, call
 from fedleak.record.owners import owners_of
 from fedleak.record.recording import Recording
 from fedleak.report.formatting import printable
@@ -42,8 +43,8 @@ def command() -> None:
 def check(folder: Path, plan_file: Path | None, as_json: bool) -> None:
     """Say what the recorded run in DIR holds, which attacks can be run on it, and what every other one lacks.
 
-    All checksums are verified. With --plan, the owners and the prior data that the plan names are read too, so its code
-    is executed.
+    All checksums are verified. With --plan, the owners, secrets and prior data that the plan names are read too, so its
+    code is executed.
 
     \b
     Examples:
@@ -78,7 +79,13 @@ def _known(recording: Recording, path: Path | None) -> Known:
         told = call(plan.truth.owners) if is_code(plan.truth.owners) else None
         owners = owners_of(recording, plan.truth.owners, told)
     given = plan.prior.data is not None or plan.dataset.name != "own"
-    return Known(plan=plan, owners=owners, population=plan.dataset.load(plan.seeds[0]) if given else None)
+    return Known(
+        plan=plan,
+        owners=owners,
+        population=plan.dataset.load(plan.seeds[0]) if given else None,
+        secrets=recorded_secrets(plan, recording, owners),
+        held=None if plan.truth.data is None else Own(target=plan.truth.data).load(plan.seeds[0]),
+    )
 
 
 def _lines(facts: TraceFacts) -> Iterable[tuple[str, str]]:

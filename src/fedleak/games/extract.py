@@ -17,6 +17,7 @@ from msgspec import Meta
 from fedleak.core import Capability, Observation, format_interval, percent
 from fedleak.errors import AttackError
 from fedleak.games.game import Answers, BaseGame, Contract, GameInstance, Headline, Needs, Predictions, Questions
+from fedleak.games.holders import holders
 from fedleak.metrics import records
 from fedleak.metrics.attack_result import AttackResult
 from fedleak.metrics.metric import Metric
@@ -230,8 +231,7 @@ class Extract(BaseGame):
             )
         if prior.candidates:
             raise AttackError(f"{trace.folder}: the adversary has data that may hold the secrets; train with no prior")
-        owners = [(client, truth.client_user[client]) for client in sorted(trace.header.clients)]
-        held = [(client, user, truth.secrets[user]) for client, user in owners if truth.secrets.get(user)]
+        held = holders(trace, truth)
         if len(held) < 2:
             raise AttackError(
                 f"{trace.folder}: {len(held)} users hold a secret; at least two are needed for attribution"

@@ -53,7 +53,8 @@ def build_questions(run: Run, game: Game) -> GameInstance:
     if run.variant.control == "decoys":
         if not truth.decoys:
             raise AttackError(
-                f"{run.folder}: control 'decoys' needs decoys, but none were drawn; set decoys = true in [dataset]"
+                f"{run.folder}: control 'decoys' needs decoys, but none were drawn; set decoys = true in [dataset], "
+                "or remove the control"
             )
         truth = replace(truth, secrets=truth.decoys)
     refuse_many_users(truth, game)

@@ -82,6 +82,8 @@ def header(plan: Plan, run: Run, ready: Overlay) -> Header:
         holds_updates=recorded.holds_updates,
         origin=ready.recording.origin,
         unrecorded=built.fit.unrecorded,
+        # An adversary without the capability is not told that others got something into the data.
+        tampering=({"power": "inject"},) if ready.users.secrets and ready.users.secrets.watermarks else (),
         beside=True,
         every=recorded.every,
     )

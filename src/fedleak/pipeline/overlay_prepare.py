@@ -133,14 +133,18 @@ def _save_truth(plan: Plan, ready: Overlay, folder: Path) -> None:
         for name, candidate in zip(ready.clients, ready.shadow, strict=True)
         if candidate >= 0
     }
+    secrets = {user.id: user.secrets for user in own if user.secrets}
+    decoys = {user.id: user.decoys for user in own if user.decoys}
+    if users.secrets is not None:
+        secrets, decoys = users.secrets.of_users(users.client_user)
     Truth(
         users=everyone,
         client_user=shadows if users.homes else {**users.client_user, **shadows},
         silos={client: str(silo) for client, silo in users.client_user.items()} if users.homes else {},
         homes=users.homes,
         attributes=about,
-        secrets={user.id: user.secrets for user in own if user.secrets},
-        decoys={user.id: user.decoys for user in own if user.decoys},
+        secrets=secrets,
+        decoys=decoys,
         evidence=evidence,
         seed=ready.seed,
     ).save(folder)
@@ -171,16 +175,18 @@ def _evidence(ready: Overlay, own: Sequence[User]) -> Evidence:
 
 
 def _save_prior(ready: Overlay, folder: Path) -> None:
-    users = ready.users
+    users, outputs = ready.users, ready.built.signature.outputs
     public = users.background
+    records = None if users.held is None else users.held.records
     Prior(
         candidates=tuple(user.id for user in users.users),
         examples=tuple(user.examples for user in users.users),
         task=users.task or Task.CLASSIFY,
-        outputs=ready.built.signature.outputs,
+        outputs=outputs,
         attributes=tuple(dict(user.attributes) for user in users.users),
         background=None if public is None else Background(examples=public, shows={}),
-        records=None if users.held is None else users.held.records,
+        records=records if users.secrets is None else users.secrets.public(outputs),
+        injected={} if users.secrets is None else users.secrets.watermarks,
     ).save(folder)
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 
 from fedleak import registry
-from fedleak.core import Observation, Task, counted, flag_names
+from fedleak.core import Capability, Observation, Task, counted, flag_names
+from fedleak.pipeline.recorded_secrets import RecordedSecrets
 from fedleak.pipeline.trace_facts import TraceFacts
 from fedleak.plan.plan import Plan
+from fedleak.plan.recorded_run import missing_secrets
+from fedleak.plan.recorded_tables import PriorPlan, TruthPlan
 from fedleak.population.population import Population
 from fedleak.record.owners import Owners
 from fedleak.views.adversaries import Adversary, everyone
@@ -26,6 +29,8 @@ class Known:
     plan: Plan | None = None
     owners: Owners | None = None
     population: Population | None = None  # prior data
+    secrets: RecordedSecrets | None = None
+    held: Population | None = None  # what clients trained on
 
 
 class Playable(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +71,13 @@ def _game(name: str, plan: Plan | None) -> Any:
 
 def _of_attack(attack: Any, facts: TraceFacts, known: Known) -> list[str]:
     missing = [_unseen(one, facts) for one in Observation if one & attack.needs & ~facts.observations]
-    if attack.capabilities:
+    marked = known.secrets is not None and bool(known.secrets.watermarks)
+    if attack.capabilities is Capability.INJECT and not marked:
+        missing.append(
+            "the capability to inject a record, before the run: [prior] watermarks = a CSV file with the columns "
+            "client and watermark, where the run had some"
+        )
+    elif attack.capabilities and attack.capabilities is not Capability.INJECT:
         missing.append(
             f"the capability to {flag_names(attack.capabilities)}: a recorded run is over; train one like it "
             "(fedleak simulate-like)"
@@ -77,6 +88,9 @@ def _of_attack(attack: Any, facts: TraceFacts, known: Known) -> list[str]:
     if known.population is not None and known.population.task not in attack.tasks:
         tasks = " or ".join(task.value for task in attack.tasks)
         missing.append(f"a model for {tasks}; the data is for {known.population.task.value}")
+    elif known.plan is not None and not set(known.plan.model.tasks) & set(attack.tasks):
+        tasks = " or ".join(task.value for task in attack.tasks)
+        missing.append(f"a model for {tasks}; [model] is '{known.plan.model.name}'")
     return missing
 
 
@@ -113,7 +127,8 @@ def _of_game(game: Any, facts: TraceFacts, known: Known) -> list[str]:
         missing.append("a plan without prior data: with it, the adversary would have the answer")
     if game.needs_evidence and (plan is None or plan.truth.data is None):
         missing.append('the clients\' own data, to compare with: [truth] data = "module:callable"')
-    missing += [_DATA[name] for name in game.needs_data if not _has(name, known)]
+    for name in game.needs_data:
+        missing += _secrets(known) if name == "records" else [] if _has(name, known) else [_DATA[name]]
     behind = known.owners.behind if known.owners is not None else {}
     if (
         behind
@@ -132,10 +147,19 @@ def _of_game(game: Any, facts: TraceFacts, known: Known) -> list[str]:
 _DATA = {
     "attributes": "attributes of the users: return a fedleak.ArrayDataset with attributes from [prior] data",
     "traits": "traits of examples: a [dataset] that declares them",
-    "records": "secrets in known places: a [dataset] that plants them",
     "images": "images with one class each (channels, height, width)",
     "background": 'examples of other users: [prior] background = "module:callable"',
 }
+
+
+def _secrets(known: Known) -> list[str]:
+    """What the plan does not say of the secrets."""
+    if known.secrets is not None or (known.held is not None and known.held.records is not None):
+        return []
+    plan = known.plan
+    if plan is None:
+        return missing_secrets(TruthPlan(), PriorPlan())
+    return missing_secrets(replace(plan.truth, data=None), plan.prior)
 
 
 def _has(name: str, known: Known) -> bool:
@@ -144,12 +168,12 @@ def _has(name: str, known: Known) -> bool:
         return (plan is not None and plan.prior.background is not None) or (
             data is not None and data.background is not None
         )
-    if data is None:  # of clients' own data nothing is known before it is read
-        return name == "images" and plan is not None and plan.truth.data is not None
+    data = data or known.held
+    if data is None:
+        return False
     return {
         "attributes": any(user.attributes for user in data.users),
         "traits": bool(data.traits),
-        "records": data.records is not None,
         "images": data.task is Task.CLASSIFY and all(user.examples.x.ndim == 4 for user in data.users),
     }[name]
 

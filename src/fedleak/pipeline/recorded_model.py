@@ -99,14 +99,19 @@ def _outputs(model: Imitated, hint: Signature, users: RecordedUsers) -> int:
     examples = next((user.examples for user in users.users), users.background)
     if examples is None and users.held is not None:
         examples = users.held.users[0].examples
-    if examples is None:
+    if examples is not None:
+        x = torch.from_numpy(np.array(examples.x[:4]))
+    elif users.secrets is not None:  # any record of the format will do
+        form = users.secrets.form
+        x = torch.from_numpy(users.secrets.records.spell([form[0]], form.longest).astype(np.int64))
+    else:
         return hint.outputs
-    x = torch.from_numpy(np.array(examples.x[:4]))
     outputs = model.outputs_of(x[..., :-1] if hint.task is Task.NEXT_TOKEN else x)
     expected = 3 if hint.task is Task.NEXT_TOKEN else 2
     if outputs.dim() == 1 and hint.task is Task.REGRESS:
         return 1
-    if outputs.dim() != expected or outputs.shape[-1] < users.outputs:
+    narrow = outputs.shape[-1] < users.outputs and users.secrets is None  # an alphabet is compared with the model later
+    if outputs.dim() != expected or narrow:
         needed = "(examples, length, words)" if expected == 3 else f"(examples, {users.outputs} or more)"
         raise PlanError(
             f"your model gives outputs of shape {tuple(outputs.shape)} for {len(x)} examples, where {needed} is needed "

@@ -9,6 +9,7 @@ from typing import Any
 from fedleak.core import Task, UserId
 from fedleak.errors import DataError, TraceError
 from fedleak.federation.loss import task_of
+from fedleak.pipeline.recorded_secrets import RecordedSecrets, recorded_secrets
 from fedleak.pipeline.silos import cast_silos
 from fedleak.plan.code import is_code
 from fedleak.plan.plan import Plan
@@ -34,6 +35,7 @@ class RecordedUsers:
     silos: int  # clients with several users behind them
     background: Examples | None
     held: Population | None  # what clients trained on, where the auditor knows it
+    secrets: RecordedSecrets | None  # what of it is secret, where the auditor says so
     task: Task | None  # None: there is no data to tell it from
     outputs: int  # that the data shows; the model may have more
     input_shape: tuple[int, ...]
@@ -66,6 +68,11 @@ def recorded_users(plan: Plan, recording: Recording, seed: int) -> RecordedUsers
     owners = read_owners(plan, recording)
     known = _prior(plan, seed)
     held = None if plan.truth.data is None else Own(target=plan.truth.data).load(seed)
+    secrets = recorded_secrets(plan, recording, owners)
+    if secrets is not None:
+        findings += secrets.findings
+        if held is not None and held.records is not None:
+            raise DataError(f"{plan.source} [truth]: both secrets and data say which secrets there are; remove one")
     background = None if plan.prior.background is None else background_of(plan.prior.background)
     if background is None and known is not None:
         background = known.background
@@ -78,6 +85,7 @@ def recorded_users(plan: Plan, recording: Recording, seed: int) -> RecordedUsers
         client_user, users = _cast(recording, cast.owners, known, findings)
     sample_of = _same_kind(known, held, background)
     data = next((one for one in (known, held) if one is not None), None)
+    task, outputs, shape = _kind(data, background, sample_of, secrets)
     return RecordedUsers(
         users=users,
         client_user=client_user,
@@ -85,9 +93,10 @@ def recorded_users(plan: Plan, recording: Recording, seed: int) -> RecordedUsers
         silos=cast.silos,
         background=None if background is None else sample(background, seed),
         held=held,
-        task=data.task if data is not None else None if background is None else task_of(background),
-        outputs=data.outputs if data is not None else 1 if background is None else _outputs(background),
-        input_shape=() if sample_of is None else tuple(sample_of.x.shape[1:]),
+        secrets=secrets,
+        task=task,
+        outputs=outputs,
+        input_shape=shape,
         source=_source(recording, data),
         findings=tuple(findings),
     )
@@ -159,6 +168,21 @@ def _same_kind(known: Population | None, held: Population | None, background: Ex
                 f"{first.shape[1:]} and type {first.dtype}; one model reads both"
             )
     return given[0][1] if given else None
+
+
+def _kind(
+    data: Population | None, background: Examples | None, some: Examples | None, secrets: RecordedSecrets | None
+) -> tuple[Task | None, int, tuple[int, ...]]:
+    """The task, the outputs and the shape of an example, from whatever there is to tell them from."""
+    task = data.task if data is not None else None if background is None else task_of(background)
+    outputs = data.outputs if data is not None else 1 if background is None else _outputs(background)
+    shape = () if some is None else tuple(some.x.shape[1:])
+    if secrets is None:
+        return task, outputs, shape
+    if task not in (None, Task.NEXT_TOKEN):
+        raise DataError(f"[truth] secrets: a language model can memorise them, but the data is to {task.value}")
+    length = secrets.form.longest + len(secrets.records.context)
+    return Task.NEXT_TOKEN, max(outputs, len(secrets.records.characters)), shape or (length,)
 
 
 def _outputs(examples: Examples) -> int:

@@ -19,7 +19,7 @@ from fedleak.federation.hooks import Defence
 from fedleak.federation.models.own import Own
 from fedleak.plan.configure import to_dict
 from fedleak.plan.given import code_of
-from fedleak.plan.plan import Plan, Play, TracePlan, TruthPlan
+from fedleak.plan.plan import Plan, Play
 from fedleak.record.recording import Recording, identity_of
 from fedleak.trace.files import read_whole
 from fedleak.trace.run_facts import RunFacts
@@ -156,7 +156,7 @@ def attacked(plan: Plan, variant: Variant, folder: Path) -> Path | None:
 
 def runs(plan: Plan, out: Path) -> list[Run]:
     """Every run of a plan, in the order of its variants and seeds."""
-    recorded = [] if plan.trace is None else [recorded_identity(plan.trace, plan.truth)]
+    recorded = [] if plan.trace is None else [recorded_identity(plan)]
     handed: OwnModel | None = None
     if plan.trace is not None and isinstance(plan.model, Own) and plan.model.importable:
         handed = plan.model
@@ -194,25 +194,28 @@ def withheld(plan: Plan) -> frozenset[str]:
     """The modules of a recorded run's data, unless the model comes from the same one."""
     if plan.trace is None:
         return frozenset()
-    named = (plan.prior.data, plan.prior.background, plan.truth.owners, plan.truth.data)
+    truth, prior = plan.truth, plan.prior
+    named = (prior.data, prior.background, prior.watermarks, truth.owners, truth.data, truth.secrets)
     shown = {getattr(plan.model, "target", "").partition(":")[0], (plan.federation.train or "").partition(":")[0]}
     return frozenset(name.partition(":")[0] for name in named if name is not None and ":" in name) - shown
 
 
-def recorded_identity(trace: TracePlan, truth: TruthPlan) -> str:
-    """A digest of what a plan names on disk: the recorded run, and the file that says whose its clients are."""
-    folder = Path(trace.path).expanduser()
+def recorded_identity(plan: Plan) -> str:
+    """A digest of what a plan names on disk: the recorded run, and the files that say what its clients are and hold."""
+    assert plan.trace is not None
+    folder = Path(plan.trace.path).expanduser()
     if not (folder / "trace" / "header.json").exists():
         Recording.open(folder)  # says what is wrong
-    owners = Path(truth.owners).expanduser() if truth.owners not in (None, "key") else None
-    content = "" if owners is None or not owners.is_file() else read_whole(owners).hex()
-    return digest([identity_of(folder), content])
+    named = [None if plan.truth.owners == "key" else plan.truth.owners, plan.truth.secrets, plan.prior.watermarks]
+    files = [None if name is None else Path(name).expanduser() for name in named]
+    content = [read_whole(file).hex() if file is not None and file.is_file() else "" for file in files]
+    return digest([identity_of(folder), *content])
 
 
 def facts(run: Run) -> RunFacts | None:
     """The description of a trained run; None if its training is not finished."""
     found = RunFacts.load(run.folder)
     if found is not None and found.fingerprint != run.fingerprint:
-        what = ", or the recorded run or the file of its owners has changed since" if found.origin else ""
+        what = ", or the recorded run or a file about its clients has changed since" if found.origin else ""
         raise TraceError(f"{run.folder} holds a run of another plan{what}; choose another --out")
     return found

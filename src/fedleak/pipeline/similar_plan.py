@@ -12,6 +12,7 @@ import numpy as np
 from fedleak import registry
 from fedleak.core import counted
 from fedleak.errors import FedleakError, PlanError
+from fedleak.federation.models.own import Own
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import component, parse
 from fedleak.plan.recorded_run import TRAINING
@@ -43,10 +44,11 @@ def similar_plan(plan: Plan, recording: Recording, owners: Owners | None) -> str
         f"story = {_value(_story(recording))}",
         "seeds = [0]",
         "",
-        *_table("dataset", _dataset(plan, raw)),
+        *_table("dataset", _dataset(plan, raw, recording, lost)),
         *_table("population", {"prior": "random" if _needs_prior(plan) else "none"}),
-        *_table("model", raw["model"]),
+        *_table("model", _model(plan, raw, lost)),
         *_table("federation", _federation(plan, raw, recording, lost)),
+        *(["[inject]", ""] if plan.prior.watermarks is not None else []),
         *_table("audit", {key: value for key, value in raw.get("audit", {}).items() if key != "controls"}),
         *_lists(plan, raw, lost),
     ]
@@ -79,9 +81,17 @@ def _story(recording: Recording) -> str:
     )
 
 
-def _dataset(plan: Plan, raw: Mapping[str, Any]) -> dict[str, Any]:
+def _dataset(plan: Plan, raw: Mapping[str, Any], recording: Recording, lost: list[str]) -> dict[str, Any]:
     if "dataset" in raw:
         return dict(raw["dataset"])
+    if plan.truth.secrets is not None:
+        lost.append(
+            "the clients' own texts and secrets: made-up secrets of the same format are planted in pieces of the Penn "
+            "Treebank; set source to a text file of yours"
+        )
+        words = {"words": list(plan.prior.words)} if plan.prior.words else {}
+        clients = int((recording.participations > 0).sum())
+        return {"name": "text-clients", "source": "ptb", "clients": clients, "secret": plan.prior.secret, **words}
     data = plan.prior.data or plan.truth.data
     if data is None:
         raise PlanError(
@@ -89,6 +99,13 @@ def _dataset(plan: Plan, raw: Mapping[str, Any]) -> dict[str, Any]:
             "{user: (x, y)}, or a table [dataset]"
         )
     return {"name": data, **({"background": plan.prior.background} if plan.prior.background else {})}
+
+
+def _model(plan: Plan, raw: Mapping[str, Any], lost: list[str]) -> dict[str, Any]:
+    if plan.truth.secrets is not None and isinstance(plan.model, Own):
+        lost.append(f"the model {plan.model.target}: char-lm reads the alphabet of these texts; set its size to match")
+        return {"name": "char-lm"}
+    return dict(raw["model"])
 
 
 def _needs_prior(plan: Plan) -> bool:

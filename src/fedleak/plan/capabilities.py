@@ -43,6 +43,7 @@ def granted(
     Reject a table that no adversary can use, and an attack that relies on a missing table.
     """
     found = {}
+    marked = "trace" in top and "watermarks" in top.get("prior", {})
     for name, (power, cls, needed, ability) in _TABLES.items():
         if name in top:
             found[name] = configure(cls, top[name], f"{source} [{name}]")
@@ -55,7 +56,14 @@ def granted(
                 )
             continue
         found[name] = None
+        if name == "inject" and marked:  # done before the recorded run began
+            continue
         for attack in attacks:
+            if power in attack.capabilities and name == "inject" and "trace" in top:
+                raise PlanError(
+                    f"{source}: attack '{attack.name}' follows records that were injected before the run; add "
+                    "watermarks to [prior], a CSV file with the columns client and watermark, or remove the attack"
+                )
             if power in attack.capabilities:
                 raise PlanError(
                     f"{source}: attack '{attack.name}' needs {needed} with a table [{name}] (an empty one will do)"

@@ -12,7 +12,7 @@ from fedleak.plan.recorded_tables import PriorPlan, TruthPlan
 if TYPE_CHECKING:
     from fedleak.games.game import Game
 
-__all__ = ["TRAINING", "possible_controls", "refuse_untrained", "require"]
+__all__ = ["TRAINING", "possible_controls", "refuse_untrained", "require", "missing_secrets"]
 
 TRAINING = ("epochs", "batch", "lr", "optimizer", "clip", "train")  # keys of [federation] that say how a client trains
 _INSTEAD = "`fedleak simulate-like RUN` writes a plan that trains such a federation, where it can be had"
@@ -52,11 +52,29 @@ def refuse_untrained(top: Mapping[str, Any], source: str) -> None:
 def possible_controls(game: Game) -> tuple[str, ...]:
     """The controls of a game that need no other training than what was recorded.
 
-    Where pooled data leaves nothing to find, so do the wrong owners. A game that can be won from repeated data can be
-    won whoever the users are.
+    Where pooled data leaves nothing to find, so do the wrong owners; and where answers are compared with a user's data,
+    it is then another's. Any other game that can be won from repeated data can be won whoever the users are.
     """
     others = tuple(name for name in game.controls if name not in ("iid", "fresh-data"))
-    return ("rotated-owners", *others) if "iid" in game.controls and game.needs_owners else others
+    if "swapped-secrets" in others:  # which is the same control, and needs no attack to be run again
+        return others
+    wrong = game.needs_owners and ("iid" in game.controls or game.needs_evidence)
+    return ("rotated-owners", *others) if wrong else others
+
+
+def missing_secrets(truth: TruthPlan, prior: PriorPlan) -> list[str]:
+    """What a plan does not say of the secrets in the clients' data, and how to say it.
+
+    [truth] data may return a population that has all of it, as the data set text-clients does.
+    """
+    if truth.data is not None and truth.secrets is None:
+        return []
+    wanted = (
+        (truth.secrets, "the secrets: [truth] secrets = a CSV file with the columns client and secret"),
+        (prior.secret, 'their format: [prior] secret, for instance "my pin is {d4}"'),
+        (prior.characters, 'the alphabet: [prior] characters = "module:callable", the character of each token id'),
+    )
+    return [what for given, what in wanted if given is None]
 
 
 def require(
@@ -86,6 +104,8 @@ def require(
                 f"{source} [truth]: answers to game '{game.name}' are compared with the clients' own data; add data = "
                 '"module:callable", which returns {user: (x, y)}'
             )
+        if "records" in getattr(game, "needs_data", ()) and (lacking := missing_secrets(truth, prior)):
+            raise PlanError(f"{source}: game '{game.name}' asks for secrets, but the plan lacks {'; '.join(lacking)}")
     possible = {control for game in games for control in possible_controls(game)}
     for control in audit.controls:
         if control in ("iid", "fresh-data"):

@@ -64,7 +64,19 @@ class TruthPlan:
             Meta(
                 min_length=1,
                 description="`module:callable` -> {user: (x, y)}: what clients trained on, for games whose answers are "
-                "compared with it (reconstruct, extract)",
+                "compared with it (reconstruct)",
+            ),
+        ]
+        | None
+    ) = None
+    secrets: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                description="which secret is in which client's data, for the game extract: a CSV file with the columns "
+                "client and secret, or `module:callable`, which returns such a dict; clients are named as in owners. "
+                "Every secret has the format that [prior] secret gives. Neither an attack nor a report gets them",
             ),
         ]
         | None
@@ -88,5 +100,43 @@ class PriorPlan:
     ) = None
     background: (
         Annotated[str, Meta(min_length=1, description="`module:callable` -> (x, y) of other users, the auxiliary set")]
+        | None
+    ) = None
+    secret: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                description="the format of the secrets, which the adversary knows: text with slots, as in [dataset] "
+                "text-clients",
+            ),
+        ]
+        | None
+    ) = None
+    words: Annotated[tuple[str, ...], Meta(description="the values of the slot {word}")] = ()
+    characters: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                description="the alphabet of a language model over characters: `module:callable` -> the character of "
+                "each token id, as a list, or {character: id}",
+            ),
+        ]
+        | None
+    ) = None
+    context: Annotated[
+        str, Meta(min_length=1, max_length=256, description="the text before a secret, such as the end of a line")
+    ] = "\n"
+    watermarks: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                description="records that the adversary got into clients' data before the run, for the attack "
+                "watermark: a CSV file with the columns client and watermark, or `module:callable`, which returns such "
+                "a dict",
+            ),
+        ]
         | None
     ) = None

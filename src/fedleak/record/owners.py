@@ -14,9 +14,7 @@ from fedleak.errors import TraceError
 from fedleak.record.recording import Recording
 from fedleak.trace.files import read_whole
 
-__all__ = ["Owners", "Silos", "owners_of", "silos_of"]
-
-_COLUMNS = ["client", "user"]
+__all__ = ["Owners", "Silos", "owners_of", "silos_of", "clients_by_name", "csv_rows"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,12 +97,8 @@ def owners_of(recording: Recording, owners: str, told: Mapping[str, Any] | None 
 def _rows(path: Path) -> list[tuple[str, str]]:
     if not path.exists():
         raise TraceError(f'{path}: no such file; owners is "key", or a CSV file with the columns client and user')
-    try:
-        text = read_whole(path).decode("utf-8-sig")
-        rows = [row for row in csv.reader(io.StringIO(text), strict=True) if row]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise TraceError(f"{path} cannot be read as CSV: {error}") from error
-    if not rows or [cell.strip().lower() for cell in rows[0]] != _COLUMNS:
+    rows = csv_rows(path)
+    if not rows or [cell.strip().lower() for cell in rows[0]] != ["client", "user"]:
         raise TraceError(
             f"{path}: the first line must be client,user; it is {','.join(rows[0]) if rows else 'empty'!r}"
         )
@@ -114,19 +108,37 @@ def _rows(path: Path) -> list[tuple[str, str]]:
     return [(row[0].strip(), row[1].strip()) for row in rows[1:]]
 
 
-def _resolve(recording: Recording, rows: Iterable[tuple[str, str]], where: str) -> Owners:
-    """Find the clients that names mean; a partition may have several, because a restarted node is a new client."""
-    clients = recording.trace.header.clients
-    ways: list[dict[str, list[str]]] = [{client: [client] for client in clients}, {}, {}]
-    for client in clients:
+def csv_rows(path: Path) -> list[list[str]]:
+    """The rows of a CSV file, empty ones left out."""
+    try:
+        text = read_whole(path).decode("utf-8-sig")
+        return [row for row in csv.reader(io.StringIO(text), strict=True) if row]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise TraceError(f"{path} cannot be read as CSV: {error}") from error
+
+
+def clients_by_name(recording: Recording) -> dict[str, list[str]]:
+    """Name -> pseudonyms: a client is named by its pseudonym, or else by its partition, or else by its node.
+
+    A partition may have several clients, because a restarted node is a new one.
+    """
+    ways: list[dict[str, list[str]]] = [{}, {}, {}]
+    for client in recording.trace.header.clients:
+        ways[0][client] = [client]
         if (known := recording.known.get(client)) is not None:
             if known.partition is not None:
                 ways[1].setdefault(known.partition, []).append(client)
             ways[2].setdefault(known.node, []).append(client)
+    return {**ways[2], **ways[1], **ways[0]}
+
+
+def _resolve(recording: Recording, rows: Iterable[tuple[str, str]], where: str) -> Owners:
+    """Find the clients that names mean."""
+    clients, by_name = recording.trace.header.clients, clients_by_name(recording)
     found: dict[str, list[UserId]] = {}
     absent = []
     for name, user in rows:
-        mine = next((way[str(name)] for way in ways if str(name) in way), [])
+        mine = by_name.get(str(name), [])
         if not mine:
             absent.append(str(name))
         for client in mine:

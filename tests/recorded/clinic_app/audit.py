@@ -5,10 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from clinic_app.data import CLINICS, Arrays, clinic, others
+from fedleak import ArrayDataset
 
 
 def prior() -> dict[str, Arrays]:
     return {str(number): clinic(number, "prior") for number in range(CLINICS)}
+
+
+COASTAL = ("0", "2", "6", "7", "9", "11")  # where the second class is common
+
+
+def with_places() -> ArrayDataset:
+    """The same data, and of every clinic where it is."""
+    return ArrayDataset(
+        prior(), attributes={user: {"place": "coast" if user in COASTAL else "inland"} for user in prior()}
+    )
 
 
 def few() -> dict[str, Arrays]:

@@ -20,6 +20,8 @@ import numpy as np
 from fedleak.core import Layer, Layout, Params, Task
 from fedleak.errors import PlanError
 from fedleak.federation.model import ActivationHooks, Signature, Tensors
+from fedleak.federation.models.incremental import Reader
+from fedleak.federation.models.prefix_reader import PrefixReader
 from fedleak.lazy import nn, torch
 
 __all__ = ["Imitated", "Part", "seeded", "make_module", "trained_parameters", "without_arguments", "fill", "parts_of"]
@@ -202,6 +204,10 @@ class Imitated:
         module.train()
         with seeded(int(rngs[0].integers(2**63))):
             return self._run(module, weights, x)
+
+    def reader(self, weights: Tensors) -> Reader:
+        """Read text one token after another, with the outputs that clients would compute."""
+        return PrefixReader(self.forward, weights)
 
     def outputs_of(self, x: torch.Tensor) -> torch.Tensor:
         """What the module makes of some examples with the weights it has; an error says why it cannot."""

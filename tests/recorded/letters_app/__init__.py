@@ -1,0 +1,1 @@
+"""A federated keyboard as somebody would write it who has never heard of Fedleak."""
