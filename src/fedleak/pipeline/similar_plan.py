@@ -55,7 +55,7 @@ def similar_plan(plan: Plan, recording: Recording, owners: Owners | None) -> str
     ]
     if raw.get("limits"):
         lines += [line for game, limits in raw["limits"].items() for line in _table(f"limits.{game}", limits)]
-    lines += _defences(plan, recording, _buffers(plan, recording))
+    lines += _defences(plan, recording)
     if owners is not None and owners.behind:
         users = len({user for users in owners.behind.values() for user in users})
         lost.append(
@@ -139,30 +139,37 @@ def _lists(plan: Plan, raw: Mapping[str, Any], lost: list[str]) -> list[str]:
     return lines
 
 
-def _buffers(plan: Plan, recording: Recording) -> set[str]:
-    """The recorded layers that hold buffers; where arrays were sent as a plain list, the model tells which they are."""
+def _buffers(plan: Plan, recording: Recording) -> tuple[set[str], bool]:
+    """The recorded layers that hold buffers, and whether the plan's model has running statistics.
+
+    Where arrays were sent as a plain list, only the model tells which of them are buffers.
+    """
     header = recording.trace.header
     found = set(header.buffers)
-    if isinstance(plan.model, Own):
-        signature = Signature(header.task or Task.CLASSIFY, (1,), outputs_hint(header.layout))
-        try:
-            parts = plan.model.imitated(signature).parts
-            arrays = matched(header.layout, parts, f"model '{plan.model.target}'")
-        except FedleakError:
-            return found  # the model needs the data's shape, or does not fit: training says so
-        running = [part.path for part in parts if part.kind == "buffer" and part.home[1].startswith("running_")]
-        found |= {arrays[path].layer for path in running if path in arrays}
-    return found
+    if not isinstance(plan.model, Own):
+        return found, False
+    signature = Signature(header.task or Task.CLASSIFY, (1,), outputs_hint(header.layout))
+    try:
+        parts = plan.model.imitated(signature).parts
+    except FedleakError:
+        return found, bool(found)  # it needs the shape of the data: the recorded run tells
+    running = [part.path for part in parts if part.kind == "buffer" and part.home[1].startswith("running_")]
+    try:
+        arrays = matched(header.layout, parts, f"model '{plan.model.target}'")
+    except FedleakError:
+        return found, bool(running)
+    return found | {arrays[path].layer for path in running if path in arrays}, bool(running)
 
 
-def _defences(plan: Plan, recording: Recording, buffers: set[str]) -> list[str]:
+def _defences(plan: Plan, recording: Recording) -> list[str]:
     """Every defence that fits the model and the data: the usual ones as tables, the others as comments."""
+    buffers, running = _buffers(plan, recording)
     norm, lines = _median_norm(recording, buffers), ["# Defences to compare; each is one more federation to train."]
     background = plan.prior.background is not None
     for name in sorted(registry.names("defence"), key=lambda name: name not in _COMPARED):
         cls = registry.load("defence", name)
         settings = {key: norm if value == "norm" else value for key, value in _SETTINGS.get(name, {}).items()}
-        if (cls.needs_background and not background) or (cls.no_buffers and buffers):
+        if (cls.needs_background and not background) or (cls.no_buffers and running):
             continue
         try:
             check_together((component("defence", {"name": name, **settings}, name),), name, plan.model)
