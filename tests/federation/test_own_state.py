@@ -107,7 +107,8 @@ def test_running_statistics_are_those_of_torch_and_their_weighted_mean_is_shared
     weight, bias = start["conv"][:18].reshape(2, 1, 3, 3), start["conv"][18:]
     expected = []
     for client in done.clients:
-        seen = nn.functional.conv2d(*map(torch.from_numpy, (clients[client].data.x, weight, bias)))
+        shown, kernel, offset = map(torch.from_numpy, (clients[client].data.x, weight, bias))
+        seen = nn.functional.conv2d(shown, kernel, offset)
         mean, variance = seen.mean((0, 2, 3)), seen.transpose(0, 1).flatten(1).var(1)
         expected.append(np.concatenate([0.1 * mean.numpy(), 0.9 + 0.1 * variance.numpy()]))
     after = start["bn:buffers"] + done.updates["bn:buffers"]

@@ -86,7 +86,7 @@ class Own:
         return Imitated(_OBJECTS[self.target], signature, layout)
 
 
-def wrap(make: Callable[[Signature], Any], signature: Signature) -> Model:
+def wrap(make: Callable[..., Any], signature: Signature) -> Model:
     """Make a federation's model: one layer per submodule that owns trained parameters, named by its path."""
     if not callable(make):
         raise PlanError(f"a model of your own must be a callable that takes a Signature; {make!r} is not callable")
