@@ -17,7 +17,7 @@ __all__ = ["build", "write_table"]
 
 
 def build(signature: Signature) -> nn.Module:
-    """Any torch.nn.Module will do, if it has no running state and no dropout.
+    """Any torch.nn.Module will do, with dropout and BatchNorm too.
 
     Here one that predicts a number; `signature` gives the shape of an example and how many outputs are expected.
     """

@@ -21,6 +21,8 @@ __all__ = [
     "Params",
     "Layer",
     "Layout",
+    "BUFFERS",
+    "is_buffers",
     "Task",
     "Observation",
     "Capability",
@@ -74,6 +76,18 @@ class Layer:
 
 Layout: TypeAlias = tuple[Layer, ...]
 """The layers of a model, from input to output."""
+
+
+BUFFERS = ":buffers"  # ends the name of a layer of buffers: shared, but counted rather than trained
+
+
+def is_buffers(layer: str) -> bool:
+    """Whether a layer, or a tensor `layer.tensor`, holds buffers such as the running mean of BatchNorm.
+
+    >>> is_buffers("bn1:buffers"), is_buffers("bn1:buffers.running_mean"), is_buffers("bn1.weight")
+    (True, True, False)
+    """
+    return BUFFERS in layer
 
 
 class Task(enum.Enum):

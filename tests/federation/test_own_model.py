@@ -115,12 +115,37 @@ class Batched(nn.Module):
         return y
 
 
+class Always(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.dropout(x)
+
+
+class Numpy(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * np.random.default_rng().random() if self.training else x
+
+
+class Unsaved(nn.Module):
+    seen: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(1), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.training:
+            self.seen += x.mean()
+        return x
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda _: "a string", "must return a torch.nn.Module; it returned str"),
-        (lambda _: Batched(nn.BatchNorm1d(16)), r"running state in norm.running_mean.*GroupNorm"),
-        (lambda _: Batched(nn.Dropout(0.5)), "different answers"),
+        (lambda _: Batched(nn.BatchNorm1d(16, momentum=None)), r"cumulative average in 'norm'.*momentum"),
+        (lambda _: Batched(Always()), "random numbers in evaluation mode too"),
+        (lambda _: Batched(Numpy()), "different answers"),
+        (lambda _: Batched(Unsaved()), "'norm.seen' in training, which is not in its state dict"),
         (lambda _: PlainMlp(16, 8, 7), r"\(3, 7\) where \(3, 3\) is needed"),
         (lambda _: PlainMlp(15, 8, 3), r"fails on examples of shape \(1, 4, 4\)"),
         (lambda _: nn.Flatten(), "no parameters"),

@@ -33,6 +33,10 @@ class DpFedAvg(Defence):
         "server (DP-FedAvg)."
     )
 
+    no_buffers: ClassVar[str] = (
+        "running statistics of BatchNorm are sent as they are, without clipping and noise, so no epsilon would hold"
+    )
+
     noise: Annotated[
         float,
         Meta(

@@ -30,6 +30,10 @@ class DpSgd(Defence):
     name: ClassVar[str] = "dp-sgd"
     summary: ClassVar[str] = "Clips the gradient of every example and adds Gaussian noise to each local step (DP-SGD)."
     poisson: ClassVar[bool] = True
+    no_buffers: ClassVar[str] = (
+        "BatchNorm mixes the examples of a batch, so no example has a gradient of its own to clip, and its running "
+        "statistics are sent without noise"
+    )
 
     noise: Annotated[
         float,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fedleak.core import FloatArray, IntArray, Params, rng_for
+from fedleak.core import FloatArray, IntArray, Params, is_buffers, rng_for
 from fedleak.errors import PlanError
 from fedleak.federation.hooks import Defence
 from fedleak.federation.tampering import Isolation
@@ -53,7 +53,9 @@ class Aggregator:
             shares = self._shares(sizes[added.arrived])
         aggregate = found.aggregate
         for place, defence in self.on_aggregate:
-            aggregate = defence.on_aggregate(aggregate, shares, rng_for(self.seed, "on_aggregate", place, number))
+            weights = {name: values for name, values in aggregate.items() if not is_buffers(name)}
+            changed = defence.on_aggregate(weights, shares, rng_for(self.seed, "on_aggregate", place, number))
+            aggregate = {**aggregate, **changed}
         return Aggregated(found.seen, aggregate, found.arrived, found.lost)
 
     def _shares(self, sizes: IntArray) -> FloatArray:

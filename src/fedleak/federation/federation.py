@@ -26,7 +26,7 @@ from fedleak.federation.tampering import NOTHING, Isolation, Tampering
 from fedleak.federation.update_pipeline import apply_update_defences, finite
 from fedleak.lazy import torch
 from fedleak.plan.plan import FederationPlan
-from fedleak.plan.together import require_places
+from fedleak.plan.together import require_bufferless, require_places
 from fedleak.population.population import Examples, Share
 
 __all__ = ["Client", "Round", "make_clients", "initial", "train"]
@@ -116,6 +116,7 @@ def train(
         raise ValueError("a run resumes from the weights of the round it stopped after")
     for defence in defences:
         require_places(defence, model)
+        require_bufferless(defence, model)
     now = initial(model, seed) if weights is None else weights
     data = _guarded(clients, defences, background, model, settings, seed)
     pool = Pool.of(data, [d.id for d in clients])

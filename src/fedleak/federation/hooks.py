@@ -13,6 +13,9 @@
   run can override it.
 - on_aggregate, every round: the mean that the server adds to the model. Updates are recorded before this hook.
 
+Neither on_update nor on_aggregate gets the layers of buffers (`<layer>:buffers`, such as the running mean of
+BatchNorm), which are sent and averaged as they are.
+
 Several defences act in the order of the plan, each on the result of the one before. The first five hooks act on clients
 that apply the defence; an adversary's shadow clients apply it only where utility is measured. Randomness is passed in,
 per defence, round and client, so that a run is reproducible, resumed or not, on any number of workers: use no other
@@ -83,6 +86,8 @@ class Defence:
     places: ClassVar[tuple[str, ...]] = ()  # of the model, at which it acts; a model without them is rejected
     hides: ClassVar[Observation] = Observation.NONE  # what no adversary sees of a run with this defence
     poisson: ClassVar[bool] = False  # batches are drawn by Poisson sampling instead of a shuffled pass
+    # Why it cannot be used with a model that sends buffers; empty where it can.
+    no_buffers: ClassVar[str] = ""
     no_epsilon: ClassVar[str] = "it neither bounds sensitivity nor adds calibrated noise"
 
     def on_data(

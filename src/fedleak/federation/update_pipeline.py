@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from fedleak.core import Params
+from fedleak.core import Params, is_buffers
 from fedleak.errors import TrainingError
 from fedleak.federation.hooks import Defence
 from fedleak.lazy import torch
@@ -28,7 +28,12 @@ def apply_update_defences(
     draws: Draws,
     when: str,
 ) -> None:
-    """Write over each update, a row of every layer, what the defences on its client make of it."""
+    """Write over each update, a row of every layer, what the defences on its client make of it.
+
+    Buffers are sent as they are: noise or rounding could make a running variance negative, and in a common norm they
+    would outweigh the weights.
+    """
+    rows = {name: values for name, values in rows.items() if not is_buffers(name)}
     for place, defence in enumerate(defences):
         if not defence.overrides("on_update"):
             continue

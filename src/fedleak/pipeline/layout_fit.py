@@ -9,14 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fedleak.core import FloatArray, Layer, Layout, Params
+from fedleak.core import BUFFERS, FloatArray, Layer, Layout, Params
 from fedleak.errors import PlanError
-from fedleak.federation.models.imitated import Part
+from fedleak.federation.models.modules import Part
 
 __all__ = ["Fit", "fit_layout", "matched", "outputs_hint"]
 
 _UNNAMED = re.compile(r"array-(\d+)")  # arrays that a framework sent as a plain list
-_BUFFERS = ":buffers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +80,14 @@ def matched(recorded: Layout, parts: Sequence[Part], what: str) -> dict[str, _Ar
 
 def outputs_hint(recorded: Layout) -> int:
     """How many outputs a recorded model seems to have: the length of its last array, buffers aside."""
-    arrays = [array for array in _arrays(recorded) if not array.layer.endswith(_BUFFERS) and array.shape]
+    arrays = [array for array in _arrays(recorded) if not array.layer.endswith(BUFFERS) and array.shape]
     return arrays[-1].shape[0] if arrays else 1
 
 
 def _arrays(layout: Layout) -> Iterator[_Array]:
     for layer in layout:
         for tensor, shape in layer.tensors:
-            owner = layer.name.removesuffix(_BUFFERS)
+            owner = layer.name.removesuffix(BUFFERS)
             name = layer.name if _UNNAMED.fullmatch(layer.name) else f"{owner}.{tensor}"
             yield _Array(name, shape, layer.name, layer.span(tensor))
 

@@ -18,6 +18,7 @@ from fedleak.federation.tampering import Tampering
 from fedleak.pipeline.active_adversary import tamper
 from fedleak.pipeline.runs import Run
 from fedleak.plan.plan import Plan
+from fedleak.plan.together import require_bufferless
 from fedleak.population.background import sample
 from fedleak.population.population import Examples
 from fedleak.population.prepare import Prepared, prepare, salted_seed
@@ -49,6 +50,8 @@ def prepare_run(plan: Plan, run: Run) -> PreparedRun:
         validation, test = halved(population.test)
         population = replace(population, test=test)
     model = fitting_model(plan, population)
+    for defence in run.variant.defences:
+        require_bufferless(defence, model)
     seed = salted_seed(population, run.seed)
     everyone = make_clients(population.shares, seed, adaptive=run.variant.adaptive is not None)
     clients, tampering, told = tamper(plan, population, model, everyone, seed)

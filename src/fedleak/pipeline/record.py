@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fedleak.core import is_buffers
 from fedleak.federation.cost import Clock
 from fedleak.federation.federation import initial, train
 from fedleak.federation.hooks import hidden
@@ -74,6 +75,7 @@ def header(plan: Plan, run: Run, ready: PreparedRun) -> Header:
         hidden=tuple(str(observation.name) for observation in hidden(run.variant.defences)),
         tampering=ready.told,
         dtype=plan.record.dtype,
+        buffers=tuple(layer.name for layer in ready.model.layout if is_buffers(layer.name)),
         mean_changed=any(defence.changes_mean for defence in run.variant.defences),
     )
 

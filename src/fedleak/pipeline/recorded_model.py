@@ -10,7 +10,8 @@ import numpy as np
 from fedleak.core import Layout, Task
 from fedleak.errors import PlanError
 from fedleak.federation.model import Input, Model, Signature
-from fedleak.federation.models.imitated import Imitated, Part
+from fedleak.federation.models.imitated import Imitated
+from fedleak.federation.models.modules import Part
 from fedleak.federation.models.own import Own
 from fedleak.lazy import torch
 from fedleak.pipeline.layout_fit import Fit, fit_layout, matched, outputs_hint

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 
 from fedleak import registry
-from fedleak.core import counted
+from fedleak.core import Task, counted
 from fedleak.errors import FedleakError, PlanError
+from fedleak.federation.model import Signature
 from fedleak.federation.models.own import Own
+from fedleak.pipeline.layout_fit import matched, outputs_hint
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import component, parse
 from fedleak.plan.recorded_run import TRAINING
@@ -128,8 +130,6 @@ def _federation(plan: Plan, raw: Mapping[str, Any], recording: Recording, lost: 
     strategy = recording.origin.get("strategy", "")
     if strategy and strategy not in _AVERAGING:
         lost.append(f"the strategy {strategy}: the server adds the mean of the updates (federated averaging)")
-    if trace.header.buffers:
-        lost.append("buffers such as the running mean of BatchNorm: only weights are averaged")
     return {
         "rounds": max(1, rounds),
         "fraction": round(min(1.0, float(with_clients.mean()) / many), 4),
@@ -155,14 +155,37 @@ def _lists(plan: Plan, raw: Mapping[str, Any], lost: list[str]) -> list[str]:
     return lines
 
 
+def _buffers(plan: Plan, recording: Recording) -> tuple[set[str], bool]:
+    """The recorded layers that hold buffers, and whether the plan's model has running statistics.
+
+    Where arrays were sent as a plain list, only the model tells which of them are buffers.
+    """
+    header = recording.trace.header
+    found = set(header.buffers)
+    if not isinstance(plan.model, Own):
+        return found, False
+    signature = Signature(header.task or Task.CLASSIFY, (1,), outputs_hint(header.layout))
+    try:
+        parts = plan.model.imitated(signature).parts
+    except FedleakError:
+        return found, bool(found)  # it needs the shape of the data: the recorded run tells
+    running = [part.path for part in parts if part.kind == "buffer" and part.home[1].startswith("running_")]
+    try:
+        arrays = matched(header.layout, parts, f"model '{plan.model.target}'")
+    except FedleakError:
+        return found, bool(running)
+    return found | {arrays[path].layer for path in running if path in arrays}, bool(running)
+
+
 def _defences(plan: Plan, recording: Recording) -> list[str]:
     """Every defence that fits the model and the data: the usual ones as tables, the others as comments."""
-    norm, lines = _median_norm(recording), ["# Defences to compare; each is one more federation to train."]
+    buffers, running = _buffers(plan, recording)
+    norm, lines = _median_norm(recording, buffers), ["# Defences to compare; each is one more federation to train."]
     background = plan.prior.background is not None
     for name in sorted(registry.names("defence"), key=lambda name: name not in _COMPARED):
         cls = registry.load("defence", name)
         settings = {key: norm if value == "norm" else value for key, value in _SETTINGS.get(name, {}).items()}
-        if cls.needs_background and not background:
+        if (cls.needs_background and not background) or (cls.no_buffers and running):
             continue
         try:
             check_together((component("defence", {"name": name, **settings}, name),), name, plan.model)
@@ -173,14 +196,14 @@ def _defences(plan: Plan, recording: Recording) -> list[str]:
     return lines
 
 
-def _median_norm(recording: Recording) -> float:
+def _median_norm(recording: Recording, buffers: set[str]) -> float:
     """The median norm of the recorded updates, to two digits; 1 where only sums are recorded."""
     trace = recording.trace
     if not trace.header.holds_updates or not len(trace.client):
         return 1.0
     squares = np.zeros(len(trace.client))
     for layer in trace.header.layout:
-        if layer.name not in (*trace.header.unrecorded, *trace.header.buffers):
+        if layer.name not in (*trace.header.unrecorded, *buffers):
             rows = [np.einsum("ud,ud->u", block, block, dtype=np.float64) for block in trace.blocks(layer.name)]
             squares += np.concatenate(rows)
     found = float(np.sqrt(np.median(squares)))

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from fedleak.core import is_buffers
 from fedleak.errors import PlanError
 
 if TYPE_CHECKING:
     from fedleak.federation.hooks import Defence
     from fedleak.federation.model import Architecture, Model
 
-__all__ = ["check_together", "require_places"]
+__all__ = ["check_together", "require_places", "require_bufferless"]
 
 
 def check_together(defences: Sequence[Defence], where: str, model: Architecture | None = None) -> None:
@@ -40,3 +41,13 @@ def require_places(defence: Defence, model: Architecture | Model, where: str = "
                 f"{where}defence '{defence.name}' acts on the output of the {place} layer, but {named} has no such "
                 "layer; choose another model (char-lm, word-lm and rating have both)"
             )
+
+
+def require_bufferless(defence: Defence, model: Model) -> None:
+    """Reject a defence whose promise the buffers of the model would break."""
+    found = [layer.name for layer in model.layout if is_buffers(layer.name)]
+    if found and defence.no_buffers:
+        raise PlanError(
+            f"defence '{defence.name}' cannot be used with a model that has '{found[0]}': {defence.no_buffers}. "
+            "Use GroupNorm or LayerNorm, or another defence"
+        )

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedleak.core import FloatArray, Layer, Layout, Params
+from fedleak.core import BUFFERS, FloatArray, Layer, Layout, Params
 from fedleak.errors import TraceError
 from fedleak.trace.update_rows import BLOCK
 
@@ -21,7 +21,6 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 
 _RUNNING = ("running_mean", "running_var")  # of BatchNorm, as torch calls them
 _UNNAMED = re.compile(r"array-\d+")  # arrays that a framework sends as a plain list
-BUFFERS = ":buffers"  # ends the name of a layer of buffers
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from fedleak.attacks.reconstruct.labels import present, slots
 from fedleak.attacks.reconstruct.optim import adam, lbfgs
-from fedleak.core import FloatArray, IntArray, Params
+from fedleak.core import FloatArray, IntArray, Params, is_buffers
 from fedleak.errors import AttackError
 from fedleak.federation.engines.embedded import one_thread, tensors
 from fedleak.federation.model import Model, Tensors
@@ -226,7 +226,10 @@ class _Problem:
     def _gradient(self, weights: Tensors, images: torch.Tensor) -> tuple[torch.Tensor, ...]:
         outputs = self.model.forward(weights, images).flatten(0, 1)
         loss = torch.dot(F.cross_entropy(outputs, self.labels, reduction="none"), self.shares)
-        return torch.autograd.grad(loss, list(weights.values()), create_graph=True)
+        # Buffers have no gradient: zeros, and no part of the update that is matched.
+        return torch.autograd.grad(
+            loss, list(weights.values()), create_graph=True, allow_unused=True, materialize_grads=True
+        )
 
     def _variation(self, images: torch.Tensor) -> torch.Tensor:
         """Eq. 7, for places in use; none where examples have no neighbouring pixels."""
@@ -247,6 +250,8 @@ def _rows(model: Model, updates: Params) -> dict[str, torch.Tensor]:
     """Cut updates into tensors, (clients, *shape), by the names of the weights."""
     cut: dict[str, torch.Tensor] = {}
     for layer in model.layout:
+        if is_buffers(layer.name):
+            continue
         rows = torch.from_numpy(np.array(updates[layer.name], dtype=np.float32))
         for tensor, shape in layer.tensors:
             cut[f"{layer.name}.{tensor}"] = rows[:, layer.span(tensor)].reshape(len(rows), *shape)

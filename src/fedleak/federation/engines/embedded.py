@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from fedleak.core import Params, Task
+from fedleak.core import Params, Task, is_buffers
 from fedleak.federation.engines.batches import Pool, poisson_schedule, schedule, steps_of
 from fedleak.federation.engines.local_step import Batch, LocalStep, gradients_of
 from fedleak.federation.engines.optim import Adam, Sgd, clip, clip_values
@@ -123,21 +123,24 @@ class Embedded:
         step_rngs = [[rngs(f"on_sum/{n}", d) for d in clients] for n in range(len(self.on_step))]
         own_rngs = [rngs("dropout", d) for d in clients] if isinstance(self.model, Stochastic) else []
         after = {key: w.expand(len(clients), *w.shape[1:]).clone() for key, w in before.items()}
-        optimizer = Adam(settings.lr, list(after.values())) if settings.optimizer == "adam" else Sgd(settings.lr)
+        trained = {key: w for key, w in after.items() if not is_buffers(key)}
+        buffers = {key: w for key, w in after.items() if is_buffers(key)}  # written by the model, not the optimiser
+        optimizer = Adam(settings.lr, list(trained.values())) if settings.optimizer == "adam" else Sgd(settings.lr)
 
         def loss(
             weights: Tensors, x: torch.Tensor, y: torch.Tensor | None, share: torch.Tensor, of: Sequence[int]
         ) -> torch.Tensor:
             own = [own_rngs[client] for client in of] if own_rngs else []
             theirs = [[generators[client] for client in of] for generators in loss_rngs] if guards else []
-            return self._loss(weights, x, y, share, own, theirs)
+            both = {**weights, **{key: w[: len(x)] for key, w in buffers.items()}} if buffers else weights
+            return self._loss(both, x, y, share, own, theirs)
 
         planned = torch.from_numpy(np.minimum(pool.sizes[clients], settings.batch))
         active = 0
         for step, (working, width) in enumerate(zip(plan.active, plan.width, strict=True)):
             if working != active:
                 active = working
-                leaves = {key: w[:active].detach().requires_grad_() for key, w in after.items()}
+                leaves = {key: w[:active].detach().requires_grad_() for key, w in trained.items()}
             rows = plan.rows[step, :active, :width].reshape(-1)
             batch = Batch(
                 pool.x.index_select(0, rows).view(active, width, *pool.x.shape[1:]),

@@ -12,7 +12,7 @@ from fedleak.federation.engines.batches import Pool
 from fedleak.federation.engines.embedded import Embedded, Rngs
 from fedleak.federation.hooks import Defence
 from fedleak.federation.model import Model
-from fedleak.federation.models.imitated import seeded
+from fedleak.federation.models.modules import seeded
 from fedleak.lazy import nn, torch
 from fedleak.plan.plan import FederationPlan
 

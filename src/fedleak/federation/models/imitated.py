@@ -1,128 +1,39 @@
 """The model of a run that another framework trained, to imitate its clients.
 
-A run that Fedleak trains must be repeatable to the last bit, so a model of one's own may hold no dropout and no running
-statistics there. To imitate clients it is enough to draw from a seeded generator, and to let every client keep its
-running statistics to itself.
+Dropout draws from the generator that the engine passes in. Running statistics (BatchNorm) are layers of buffers where
+the run shares them; where it does not, every client keeps them to itself.
 """
 
 from __future__ import annotations
 
-import contextlib
 import copy
-import inspect
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
-from fedleak.core import Layer, Layout, Params, Task
+from fedleak.core import Layout, Params, Task, is_buffers
 from fedleak.errors import PlanError
 from fedleak.federation.model import ActivationHooks, Signature, Tensors
+<<<<<<< HEAD
 from fedleak.federation.models.incremental import Reader
 from fedleak.federation.models.prefix_reader import PrefixReader
+=======
+from fedleak.federation.models.modules import (
+    fill,
+    layers_of,
+    logits_of,
+    make_module,
+    parts_of,
+    path_of,
+    seeded,
+    tensors_of,
+)
+>>>>>>> wc
 from fedleak.lazy import nn, torch
 
-__all__ = ["Imitated", "Part", "seeded", "make_module", "trained_parameters", "without_arguments", "fill", "parts_of"]
-
-_ROOT = "model"  # the layer of parameters that belong to the module itself
-
-
-@contextlib.contextmanager
-def seeded(seed: int) -> Iterator[None]:
-    """Seed torch's own generator, which the user's code draws from, and put it back afterwards.
-
-    `torch.manual_seed` also queues a seed for every GPU that may come, with a stack trace: that takes longer than a
-    small local step.
-    """
-    generator = torch.default_generator
-    before = generator.get_state()
-    generator.manual_seed(seed)
-    try:
-        yield
-    finally:
-        generator.set_state(before)
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One entry of a module's state."""
-
-    path: str
-    shape: tuple[int, ...]
-    kind: Literal["trained", "frozen", "buffer"]
-
-    @property
-    def home(self) -> tuple[str, str]:
-        """The layer and the tensor in it."""
-        owner, _, tensor = self.path.rpartition(".")
-        return owner or _ROOT, tensor
-
-
-def parts_of(module: nn.Module) -> list[Part]:
-    """Every entry of a module's state, in the order in which a state dict lists them; a tied weight once."""
-    named = dict(module.named_parameters())
-    found = []
-    for path, value in module.state_dict().items():
-        if isinstance(value, torch.Tensor):
-            kind: Literal["trained", "frozen", "buffer"] = "buffer"
-            if path in named:
-                kind = "trained" if named[path].requires_grad else "frozen"
-            found.append(Part(path, tuple(value.shape), kind))
-    return found
-
-
-def without_arguments(make: Callable[..., Any]) -> bool:
-    """Whether a callable can be called without arguments, as `Net()` is in most programs."""
-    try:
-        parameters = inspect.signature(make).parameters.values()
-    except (TypeError, ValueError):
-        return False
-    plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    return all(p.default is not p.empty for p in parameters if p.kind in plain)
-
-
-def make_module(make: Callable[..., Any], signature: Signature) -> nn.Module:
-    """Call the user's code."""
-    what = f"your model '{getattr(make, '__qualname__', repr(make))}'"
-    if not callable(make):
-        raise PlanError(f"a model of your own must be a callable that returns a torch.nn.Module; {make!r} is none")
-    try:
-        # A parameter with a default may still be meant for the signature: only one that is called so gets it.
-        module = make() if without_arguments(make) and not _wants_signature(make) else make(signature)
-    except (TypeError, ValueError, RuntimeError, OSError) as error:
-        raise PlanError(f"{what} cannot be built: {type(error).__name__}: {error}") from error
-    if not isinstance(module, nn.Module):
-        raise PlanError(f"{what} must return a torch.nn.Module; it returned {type(module).__name__}")
-    return module.float().train()
-
-
-def _wants_signature(make: Callable[..., Any]) -> bool:
-    try:
-        return "signature" in inspect.signature(make).parameters
-    except (TypeError, ValueError):
-        return False
-
-
-def trained_parameters(module: nn.Module) -> dict[str, nn.Parameter]:
-    """Parameters that ask for a gradient; frozen ones stay inside the module and are the same on every client."""
-    return {path: value for path, value in module.named_parameters() if value.requires_grad}
-
-
-def fill(module: nn.Module, weights: Params, layout: Layout) -> None:
-    """Write flat layers into a module's parameters."""
-    named = dict(module.named_parameters())
-    with torch.no_grad():
-        for layer in layout:
-            for tensor, shape in layer.tensors:
-                values = np.array(weights[layer.name][layer.span(tensor)], dtype=np.float32)
-                named[_path(named, layer.name, tensor)].copy_(torch.from_numpy(values).view(shape))
-
-
-def _path(named: Mapping[str, Any], layer: str, tensor: str) -> str:
-    path = f"{layer}.{tensor}"
-    return tensor if path not in named and layer == _ROOT else path
+__all__ = ["Imitated"]
 
 
 class Imitated:
@@ -130,27 +41,36 @@ class Imitated:
 
     group = 1
     alone = True  # it draws from torch's own generator, which threads would share
+    draws = True
     places: tuple[str, ...] = ()
 
     def __init__(self, make: Callable[..., Any], signature: Signature, layout: Layout | None = None) -> None:
         """`layout` may leave out frozen parameters, which then keep the values that the module has."""
         self._make, self._signature = make, signature
         self.module = self._fresh(0)
-        named = dict(self.module.named_parameters())
         self.parts = parts_of(self.module)
         trained = [part for part in self.parts if part.kind == "trained"]
         if not trained:
             raise PlanError(f"{self._what} has no parameters to train")
-        self.layout: Layout = _layers(trained) if layout is None else layout
+        self._lay_out(layers_of(trained) if layout is None else layout)
+        self._local = threading.local()
+
+    def _lay_out(self, layout: Layout) -> None:
+        self.layout: Layout = layout
+        named = tensors_of(self.module)
         self._paths = {
-            f"{layer.name}.{tensor}": _path(named, layer.name, tensor)
-            for layer in self.layout
+            f"{layer.name}.{tensor}": path_of(named, layer.name, tensor)
+            for layer in layout
             for tensor, _ in layer.tensors
         }
         if missing := set(self._paths.values()) - set(named):
             raise PlanError(f"{self._what} has no parameter '{min(missing)}', which the run holds")
-        self._frozen = {key for key, path in self._paths.items() if not named[path].requires_grad}
-        self._local = threading.local()
+        # What takes no gradient: frozen parameters, and buffers.
+        self._fixed = {key for key, path in self._paths.items() if not named[path].requires_grad}
+        self._shared = {key for key in self._paths if is_buffers(key)}
+        # Counters (num_batches_tracked) are not shared: each pass gets a copy, so that none depends on those before.
+        counters = {path for path, value in self.module.named_buffers() if not value.is_floating_point()}
+        self._counters = counters if self._shared else set()
 
     @property
     def _what(self) -> str:
@@ -166,7 +86,7 @@ class Imitated:
 
     def read(self, module: nn.Module) -> dict[str, Any]:
         """The parameters of a module as flat layers."""
-        named = dict(module.named_parameters())
+        named = tensors_of(module)
         return {
             layer.name: np.concatenate(
                 [
@@ -184,12 +104,14 @@ class Imitated:
         return module
 
     def forward(self, weights: Tensors, x: torch.Tensor) -> torch.Tensor:
-        """The outputs without dropout; BatchNorm uses the statistics of the batch, since clients share no others."""
+        """The outputs without dropout.
+
+        BatchNorm uses its running statistics; where clients share none, those of the batch.
+        """
         module = self._own()
         module.eval()
-        for part in module.modules():
-            if isinstance(part, nn.modules.batchnorm._BatchNorm):
-                part.train()
+        if not self._shared:
+            _set_norms(module, training=True)
         return self._run(module, weights, x)
 
     def train_forward(
@@ -199,11 +121,17 @@ class Imitated:
         rngs: Sequence[np.random.Generator],
         touches: ActivationHooks | None = None,
     ) -> torch.Tensor:
-        """The outputs as clients compute them while they train."""
+        """The outputs as clients compute them while they train; buffers are written over in `weights`."""
         module = self._own()
         module.train()
-        with seeded(int(rngs[0].integers(2**63))):
-            return self._run(module, weights, x)
+        if not self.draws:
+            return self._run(module, weights, x, update=True)
+        found = []
+        for at, rng in enumerate(rngs):  # each client from its own generator, whoever is computed with it
+            own, shown = _one_client(weights, x, at)
+            with seeded(int(rng.integers(2**63))):
+                found.append(self._run(module, own, shown, update=True))
+        return torch.cat(found)
 
     def reader(self, weights: Tensors) -> Reader:
         """Read text one token after another, with the outputs that clients would compute."""
@@ -219,7 +147,7 @@ class Imitated:
             raise PlanError(f"{self._what} fails on examples of shape {tuple(x.shape[1:])}: {error}") from error
 
     def _values(self) -> dict[str, torch.Tensor]:
-        named = dict(self.module.named_parameters())
+        named = tensors_of(self.module)
         return {key: named[path].detach() for key, path in self._paths.items()}
 
     def _own(self) -> nn.Module:
@@ -229,33 +157,46 @@ class Imitated:
         module: nn.Module = self._local.module
         return module
 
-    def _run(self, module: nn.Module, weights: Tensors, x: torch.Tensor) -> torch.Tensor:
+    def _run(self, module: nn.Module, weights: Tensors, x: torch.Tensor, *, update: bool = False) -> torch.Tensor:
         clients = max(len(x), *(len(w) for w in weights.values()))
         if clients > 1:  # a module knows no clients: one after another
-            own = [{key: w[min(at, len(w) - 1)][None] for key, w in weights.items()} for at in range(clients)]
-            return torch.cat([self._run(module, own[at], x[min(at, len(x) - 1)][None]) for at in range(clients)])
-        named = {self._paths[key]: (w.detach() if key in self._frozen else w).squeeze(0) for key, w in weights.items()}
-        outputs = _logits(torch.func.functional_call(module, named, (x.squeeze(0),)), self._what)
+            each = (_one_client(weights, x, at) for at in range(clients))
+            return torch.cat([self._run(module, own, shown, update=update) for own, shown in each])
+        try:
+            outputs, state = self._call(module, weights, x)
+        except ValueError:
+            # One example has no variance: BatchNorm then uses its running statistics, and leaves them as they are.
+            if not (update and self._shared and x.shape[1] == 1):
+                raise
+            _set_norms(module, training=False)
+            try:
+                outputs, state = self._call(module, weights, x)
+            finally:
+                _set_norms(module, training=True)
+        if update:
+            with torch.no_grad():
+                for key in self._shared:
+                    weights[key][0].copy_(state[self._paths[key]])
         if self._signature.task is Task.REGRESS:
             outputs = outputs.reshape(len(outputs), -1)
         return outputs.unsqueeze(0)
 
+    def _call(self, module: nn.Module, weights: Tensors, x: torch.Tensor) -> tuple[torch.Tensor, Tensors]:
+        """The outputs, and the state that the module is left with; the weights stay as they are."""
+        state = {self._paths[key]: (w.detach() if key in self._fixed else w).squeeze(0) for key, w in weights.items()}
+        # Copies: the module works in place on its buffers.
+        state |= {self._paths[key]: state[self._paths[key]].clone() for key in self._shared}
+        if self._counters:
+            state |= {path: value.clone() for path, value in module.named_buffers() if path in self._counters}
+        return logits_of(torch.func.functional_call(module, state, (x.squeeze(0),)), self._what), state
 
-def _layers(parts: Sequence[Part]) -> Layout:
-    layers: dict[str, list[tuple[str, tuple[int, ...]]]] = {}
-    for part in parts:
-        layer, tensor = part.home
-        layers.setdefault(layer, []).append((tensor, part.shape))
-    return tuple(Layer(name, tuple(tensors)) for name, tensors in layers.items())
+
+def _one_client(weights: Tensors, x: torch.Tensor, at: int) -> tuple[Tensors, torch.Tensor]:
+    """What belongs to one client; what all have in common comes with a client axis of one."""
+    return {key: w[min(at, len(w) - 1)][None] for key, w in weights.items()}, x[min(at, len(x) - 1)][None]
 
 
-def _logits(found: Any, what: str) -> torch.Tensor:
-    """The outputs of a module: a tensor, or one called logits in an object or a dict (as in transformers)."""
-    if isinstance(found, torch.Tensor):
-        return found
-    inner = found.get("logits") if isinstance(found, Mapping) else getattr(found, "logits", None)
-    if inner is None and isinstance(found, (tuple, list)) and found:
-        inner = found[0]
-    if not isinstance(inner, torch.Tensor):
-        raise PlanError(f"{what} returns {type(found).__name__}; expected a tensor, or something with `logits`")
-    return inner
+def _set_norms(module: nn.Module, *, training: bool) -> None:
+    for part in module.modules():
+        if isinstance(part, nn.modules.batchnorm._BatchNorm):
+            part.train(training)

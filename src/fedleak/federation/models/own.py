@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import copy
-import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-import numpy as np
 from msgspec import Meta
 
 from fedleak import registry
-from fedleak.core import Layer, Layout, Params, Task
+from fedleak.core import Layer, Layout, Task, is_buffers
 from fedleak.errors import PlanError
-from fedleak.federation.model import Input, Model, Signature, Tensors
-from fedleak.federation.models.imitated import Imitated, fill, make_module, trained_parameters, without_arguments
+from fedleak.federation.model import Input, Model, Signature
+from fedleak.federation.models.imitated import Imitated
+from fedleak.federation.models.modules import (
+    layer_of,
+    logits_of,
+    seeded,
+    tensors_of,
+    trained_parameters,
+    without_arguments,
+)
 from fedleak.lazy import nn, torch
 from fedleak.plan.content import content_digest
 
@@ -31,6 +37,9 @@ class Own:
 
     Its clients are trained one by one: a module in general has no client axis. Naming it runs its code, as importing
     any module does.
+
+    Dropout acts in training only, and draws from the generator of the client and the round. Running statistics
+    (BatchNorm) are sent and averaged like weights, in layers called `<layer>:buffers`.
     """
 
     name: ClassVar[str] = "own"
@@ -77,102 +86,101 @@ class Own:
         return Imitated(_OBJECTS[self.target], signature, layout)
 
 
-def wrap(make: Callable[[Signature], Any], signature: Signature) -> Model:
+def wrap(make: Callable[..., Any], signature: Signature) -> Model:
     """Make a federation's model: one layer per submodule that owns trained parameters, named by its path."""
     if not callable(make):
         raise PlanError(f"a model of your own must be a callable that takes a Signature; {make!r} is not callable")
     return _Own(make, signature)
 
 
-class _Own:
-    group = 1
+class _Own(Imitated):
+    """The same for a run that Fedleak trains, which must be repeatable to the last bit."""
 
-    def __init__(self, make: Callable[[Signature], Any], signature: Signature) -> None:
-        self._make, self._signature = make, signature
-        self._module = self._fresh(0)
-        self._local = threading.local()
-        layers: dict[str, list[tuple[str, tuple[int, ...]]]] = {}
-        for path, value in trained_parameters(self._module).items():
-            owner, _, tensor = path.rpartition(".")
-            layers.setdefault(owner or "model", []).append((tensor, tuple(value.shape)))
-        if not layers:
-            raise PlanError(f"{self._what} has no parameters to train")
-        self.layout: Layout = tuple(Layer(name, tuple(tensors)) for name, tensors in layers.items())
-        self._try()
+    def __init__(self, make: Callable[..., Any], signature: Signature) -> None:
+        super().__init__(make, signature)
+        x = self._examples()
+        outputs = self._evaluated(x)
+        task, expected = signature.task, (*x.shape[: 2 if signature.task is Task.NEXT_TOKEN else 1], signature.outputs)
+        more = without_arguments(make) and task is Task.CLASSIFY  # it was not told how many there are
+        if tuple(outputs.shape) != expected and not (
+            more and outputs.dim() == 2 and outputs.shape[1] > signature.outputs
+        ):
+            raise PlanError(f"{self._what} gives outputs of shape {tuple(outputs.shape)} where {expected} is needed")
+        self.draws, changed = self._trained(x)
+        self.alone = self.draws  # torch's own generator, which threads would share
+        self._lay_out(self._with_buffers(changed))
 
-    @property
-    def _what(self) -> str:
-        return f"your model '{getattr(self._make, '__qualname__', repr(self._make))}'"
-
-    def _fresh(self, seed: int) -> nn.Module:
-        """Call the user's code with torch's global generator seeded, and put the generator back."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            return make_module(self._make, self._signature)
-
-    def init(self, rng: np.random.Generator) -> Params:
-        """Let the module initialise itself, from a seed that is drawn here."""
-        return self.read(self._fresh(int(rng.integers(2**63))))
-
-    def forward(self, weights: Tensors, x: torch.Tensor) -> torch.Tensor:
-        # Threads may not share a module: functional_call lends it the weights for the time of the call.
-        if not hasattr(self._local, "module"):
-            self._local.module = copy.deepcopy(self._module)
-        named = {key.removeprefix("model.") if self._root(key) else key: w.squeeze(0) for key, w in weights.items()}
-        outputs: torch.Tensor = torch.func.functional_call(self._local.module, named, (x.squeeze(0),))
-        if self._signature.task is Task.REGRESS:
-            outputs = outputs.reshape(len(outputs), -1)
-        return outputs.unsqueeze(0)
-
-    def load(self, weights: Params) -> nn.Module:
-        """A module of its own with these weights, to be trained by code that knows nothing of layers."""
-        module = copy.deepcopy(self._module)
-        fill(module, weights, self.layout)
-        return module
-
-    def read(self, module: nn.Module) -> dict[str, Any]:
-        """The trained parameters of a module as flat layers."""
-        flat: dict[str, list[torch.Tensor]] = {}
-        for path, value in trained_parameters(module).items():
-            flat.setdefault(path.rpartition(".")[0] or "model", []).append(value.detach().flatten())
-        return {name: torch.cat(parts).numpy() for name, parts in flat.items()}
-
-    def _root(self, key: str) -> bool:
-        return key.startswith("model.") and not hasattr(self._module, "model")
-
-    def _try(self) -> None:
-        """Run the module twice on made-up examples: what cannot be trained here shows before the first round."""
+    def _examples(self) -> torch.Tensor:
         task, shape, outputs = self._signature.task, self._signature.input_shape, self._signature.outputs
         generator = torch.Generator().manual_seed(0)
         if task is Task.NEXT_TOKEN:
-            x = torch.randint(2, max(3, outputs), (3, shape[0] - 1), generator=generator)
-            expected: tuple[int, ...] = (3, shape[0] - 1, outputs)
-        else:
-            x = torch.rand((3, *shape), generator=generator)
-            expected = (3, outputs)
-        buffers = {name: buffer.clone() for name, buffer in self._module.named_buffers()}
-        weights = {path if "." in path else f"model.{path}": w.unsqueeze(0) for path, w in self._values().items()}
-        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            return torch.randint(2, max(3, outputs), (3, shape[0] - 1), generator=generator)
+        return torch.rand((3, *shape), generator=generator)
+
+    def _passed(self, x: torch.Tensor, *, training: bool) -> tuple[torch.Tensor, bool, dict[str, torch.Tensor]]:
+        """One pass over made-up examples: the outputs, whether it drew random numbers, and the buffers afterwards."""
+        module = copy.deepcopy(self.module).train(training)
+        generator = torch.default_generator
+        with seeded(0), torch.no_grad():
+            before = generator.get_state()
             try:
-                first, second = (self.forward(weights, x.unsqueeze(0)).squeeze(0) for _ in range(2))
+                outputs = logits_of(module(x), self._what)
             except (RuntimeError, TypeError, ValueError, IndexError) as error:
                 raise PlanError(f"{self._what} fails on examples of shape {tuple(x.shape[1:])}: {error}") from error
-        more = without_arguments(self._make) and task is Task.CLASSIFY  # it was not told how many there are
-        if tuple(first.shape) != expected and not (more and first.dim() == 2 and first.shape[1] > outputs):
-            raise PlanError(f"{self._what} gives outputs of shape {tuple(first.shape)} where {expected} is needed")
-        changed = [
-            name for name, buffer in self._local.module.named_buffers() if not torch.equal(buffer, buffers[name])
-        ]
-        if changed:
+            drew = not torch.equal(before, generator.get_state())
+        if self._signature.task is Task.REGRESS:
+            outputs = outputs.reshape(len(outputs), -1)
+        return outputs, drew, dict(module.named_buffers())
+
+    def _evaluated(self, x: torch.Tensor) -> torch.Tensor:
+        outputs, drew, _ = self._passed(x, training=False)
+        if drew or not torch.equal(outputs, self._passed(x, training=False)[0]):
             raise PlanError(
-                f"{self._what} keeps running state in {', '.join(changed)}; clients do not share it, so it cannot be "
-                "averaged. Use GroupNorm or LayerNorm, or BatchNorm with track_running_stats=False"
+                f"{self._what} draws random numbers in evaluation mode too, so its utility could not be measured twice "
+                "alike. Use nn.Dropout, or F.dropout with training=self.training"
             )
+        return outputs
+
+    def _trained(self, x: torch.Tensor) -> tuple[bool, list[str]]:
+        """Whether a training pass draws random numbers, and which buffers it changes."""
+        (first, drew, buffers), (second, _, _) = (self._passed(x, training=True) for _ in range(2))
         if not torch.equal(first, second):
             raise PlanError(
-                f"{self._what} gives different answers to the same input (dropout?); a run could not be repeated. "
-                "Set its probability to 0"
+                f"{self._what} gives different answers to the same input with torch's generator seeded alike; a run "
+                "could not be repeated. Draw from torch instead of random or numpy"
             )
+        own = dict(self.module.named_buffers())
+        return drew, [path for path, value in buffers.items() if not torch.equal(value, own[path])]
 
-    def _values(self) -> dict[str, torch.Tensor]:
-        return {path: value.detach() for path, value in trained_parameters(self._module).items()}
+    def _with_buffers(self, changed: Sequence[str]) -> Layout:
+        """The layers that are trained, and those of the buffers that training changes, in the order of the module."""
+        saved, named = self.module.state_dict(), tensors_of(self.module)
+        for path in changed:
+            if not named[path].is_floating_point():
+                if path.rpartition(".")[2] != "num_batches_tracked":
+                    raise PlanError(
+                        f"{self._what} changes '{path}' in training, which is no floating-point buffer, so the "
+                        "clients' values cannot be averaged"
+                    )
+            elif path not in saved:
+                raise PlanError(
+                    f"{self._what} changes '{path}' in training, which is not in its state dict, so clients would not "
+                    "send it. Register it as a persistent buffer"
+                )
+        for path, part in self.module.named_modules():
+            if isinstance(part, nn.modules.batchnorm._NormBase) and part.track_running_stats and part.momentum is None:
+                raise PlanError(
+                    f"{self._what} keeps a cumulative average in '{path}' (momentum=None), whose counter clients do "
+                    "not share. Give it a momentum, such as 0.1"
+                )
+        counted = {path for path in changed if named[path].is_floating_point()}
+        trained = set(trained_parameters(self.module))
+        layers: dict[str, list[tuple[str, tuple[int, ...]]]] = {}
+        for path in saved:
+            if path in trained or path in counted:
+                layer, tensor = layer_of(path, buffer=path in counted)
+                layers.setdefault(layer, []).append((tensor, tuple(named[path].shape)))
+        layout = [Layer(name, tuple(tensors)) for name, tensors in layers.items()]
+        # The last layer is the output's, for every attack that asks for it.
+        last = max(place for place, layer in enumerate(layout) if not is_buffers(layer.name))
+        return (*layout[:last], *layout[last + 1 :], layout[last])
