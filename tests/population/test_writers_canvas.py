@@ -105,7 +105,7 @@ def test_made_up_users_differ_in_what_is_on_their_canvases_and_use_no_image_twic
     for user in population.users:
         on = rows_on(user.examples.x)
         used = [row for canvas in on for row in canvas]
-        assert len(used) == len(set(used)) == 12
+        assert len(used) == len(set(used)) == 8
         assert user.examples.y is not None
         for canvas, label in zip(on, user.examples.y, strict=True):
             assert np.flatnonzero(label).tolist() == sorted(set(rows[canvas, 0].tolist()))
