@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from sklearn.metrics import average_precision_score
 
 from fedleak.attacks.context import AttackContext
@@ -14,6 +15,7 @@ from fedleak.attacks.match import siamese, text
 from fedleak.attacks.match.cosine import Cosine
 from fedleak.attacks.match.embedding import hashed, sentence
 from fedleak.attacks.match.mlp import MatchMlp
+from fedleak.attacks.match.pairs import EarlyStop, fit_pairs
 from fedleak.attacks.match.siamese import Siamese
 from fedleak.attacks.match.text import MatchText
 from fedleak.errors import AttackError
@@ -177,3 +179,43 @@ def test_questions_have_the_shape_that_attacks_are_promised(run: Path) -> None:
     _, described = ask(run, CrossModal())
     assert isinstance(pairs.questions, Questions) and pairs.questions.updates.shape == (40, 2)
     assert described.questions.updates.shape == (len(described.questions),)
+
+
+def test_early_stopping_judges_by_users_who_are_not_learnt_from(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[np.ndarray[Any, Any]] = []
+    real = siamese.draw_among
+
+    def spy(rows: Any, who: Any, rng: Any) -> Any:
+        drawn.append(np.unique(who[rows]))
+        return real(rows, who, rng)
+
+    monkeypatch.setattr(siamese, "draw_among", spy)
+    assert play(run, Match(pairs=400), Siamese(epochs=50, patience=3)) > 0.6
+    judged, learnt = drawn[0], drawn[1:]
+    assert len(judged) >= 2 and len(learnt[0]) >= 2
+    assert all(not set(judged) & set(users) for users in learnt)
+    assert all(set(users) == set(learnt[0]) for users in learnt)
+
+
+def test_training_stops_when_held_out_pairs_get_worse_and_the_best_weights_are_kept() -> None:
+    weight = torch.tensor([0.0], requires_grad=True)
+    one = np.zeros(2, dtype=np.int64)
+    right, wrong = np.ones(2, dtype=np.float32), np.zeros(2, dtype=np.float32)
+
+    def score(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+        return weight.expand(len(first))
+
+    # What is learnt is the opposite of what is held out, so that the first epoch is the best one.
+    stop = EarlyStop([weight], score, (one, one, wrong), patience=3)
+    settings = Siamese(epochs=100, lr=0.1)
+    fit_pairs([weight], score, lambda: (one, one, right), settings, np.random.default_rng(0), stop)
+    assert len(stop.losses) == 4
+    assert stop.losses == sorted(stop.losses)
+    trained = weight.item()
+    stop.restore()
+    assert 0 < weight.item() < trained
+
+
+def test_early_stopping_with_too_few_users_is_refused() -> None:
+    with pytest.raises(AttackError, match="set patience = 0"):
+        siamese.held_out(np.array([0, 0, 1, 1, 2, 2]), 0.2, np.random.default_rng(0))

@@ -171,3 +171,18 @@ def test_the_real_reviews_have_the_users_they_are_said_to_have(find_real_data: N
     assert len(population.users) == 95
     stars = np.concatenate([np.asarray(user.examples.y) for user in population.users])
     assert set(stars.tolist()) == {1, 2, 3, 4, 5}
+
+
+def test_five_stars_against_fewer_from_weighted_counts(yelp: Path) -> None:
+    stars, five = Yelp(**SMALL).load(0), Yelp(**SMALL, learns="five-stars", features="tf-idf").load(0)
+    assert (five.task, five.outputs, five.outputs_named) == (Task.CLASSIFY, 2, ("fewer stars", "five stars"))
+    for one, two in zip(stars.users, five.users, strict=True):
+        assert one.examples.y is not None and two.examples.y is not None
+        assert two.examples.y.tolist() == [int(count == 5) for count in one.examples.y]
+        assert 0 < two.examples.y.mean() < 1
+        assert two.examples.x.shape == (len(one.examples), 48) and two.examples.x.dtype == np.float32
+        # A column for every known word, and only where it occurs.
+        for ids, row in zip(one.examples.x, two.examples.x, strict=True):
+            assert set(np.flatnonzero(row)) == {i - 2 for i in ids.tolist() if i >= 2}
+        lengths = np.linalg.norm(two.examples.x, axis=1)
+        assert np.allclose(lengths[lengths > 0], 1, atol=1e-5)

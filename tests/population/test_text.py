@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -37,3 +38,11 @@ def test_ids_stay_within_the_vocabulary_and_padding_is_only_at_the_end(value: st
 
 def test_curly_and_straight_apostrophes_make_one_word() -> None:
     assert text.tokenise("don\u2019t") == text.tokenise("don't") == ["don't"]
+
+
+def test_rare_words_weigh_more_and_padding_nothing() -> None:
+    ids = np.array([[2, 3, 0], [2, 2, 1], [2, 0, 0], [0, 0, 0]], dtype=np.int64)
+    weights = text.tf_idf(ids, text.rarity(ids, 4))
+    assert weights.shape == (4, 2)
+    assert weights[0, 1] > weights[0, 0] > 0
+    assert np.allclose(np.linalg.norm(weights, axis=1), [1, 1, 1, 0], atol=1e-6)

@@ -95,3 +95,36 @@ def test_a_digit_keeps_all_its_ink(find_real_data: None) -> None:
 def test_fewer_than_the_fewest_is_refused() -> None:
     with pytest.raises(DataError, match="least = 4 is more than most = 2"):
         WritersCanvas(least=4, most=2).load(0)
+
+
+def test_made_up_users_differ_in_what_is_on_their_canvases_and_use_no_image_twice(marked: Path) -> None:
+    population = WritersCanvas(canvases=4, most=2, class_bias=0.5, people=6).load(0)
+    rows = read_idx(marked / "qmnist-train-labels-idx2-int.gz")
+    assert [user.id for user in population.users] == [f"person-0-{number}" for number in range(6)]
+    shares = []
+    for user in population.users:
+        on = rows_on(user.examples.x)
+        used = [row for canvas in on for row in canvas]
+        assert len(used) == len(set(used)) == 8
+        assert user.examples.y is not None
+        for canvas, label in zip(on, user.examples.y, strict=True):
+            assert np.flatnonzero(label).tolist() == sorted(set(rows[canvas, 0].tolist()))
+        shares.append(np.bincount(rows[used, 0], minlength=10) / len(used))
+    assert np.std(shares, axis=0).mean() > 0.1
+    assert len({tuple(share) for share in shares}) == 6
+    other = WritersCanvas(canvases=4, most=2, class_bias=0.5, people=6).load(1)
+    assert not {user.id for user in population.users} & {user.id for user in other.users}
+
+
+def test_background_shows_no_digit_of_a_made_up_user(marked: Path) -> None:
+    population = WritersCanvas(canvases=4, most=2, class_bias=5.0, people=6).load(0)
+    assert population.background is not None
+    background = {row for canvas in rows_on(population.background.x) for row in canvas}
+    assert background
+    for user in population.users:
+        assert not background & {row for canvas in rows_on(user.examples.x) for row in canvas}
+
+
+def test_more_of_a_digit_than_there_is_is_refused(marked: Path) -> None:
+    with pytest.raises(DataError, match="lower canvases or raise class_bias"):
+        WritersCanvas(canvases=150, class_bias=0.1, people=2).load(0)

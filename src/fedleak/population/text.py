@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from fedleak.core import IntArray
+from fedleak.core import FloatArray, IntArray
 
-__all__ = ["PAD", "UNKNOWN", "tokenise", "sentences", "vocabulary", "encode"]
+__all__ = ["PAD", "UNKNOWN", "tokenise", "sentences", "vocabulary", "encode", "rarity", "tf_idf"]
 
 PAD, UNKNOWN = 0, 1
 _RESERVED = ("<pad>", "<unknown>")
@@ -70,3 +70,22 @@ def encode(rows: Sequence[Sequence[str]], words: Sequence[str] | Mapping[str, in
     for i, tokens in enumerate(rows):
         ids[i, : len(tokens)] = [index.get(token, UNKNOWN) for token in tokens[:length]]
     return ids
+
+
+def rarity(ids: IntArray, words: int) -> FloatArray:
+    """The smoothed inverse document frequency of every word but padding and 'unknown'."""
+    within = (_counts(ids, words) > 0).sum(axis=0)
+    return np.asarray(np.log((1 + len(ids)) / (1 + within)) + 1, dtype=np.float32)
+
+
+def tf_idf(ids: IntArray, rare: FloatArray) -> FloatArray:
+    """Rows of words (see `encode`) as counts weighted by rarity, scaled to length one; zero where there is no word."""
+    weighted = _counts(ids, len(rare) + len(_RESERVED)) * rare
+    length = np.linalg.norm(weighted, axis=1, keepdims=True)
+    return np.asarray(weighted / np.where(length > 0, length, 1), dtype=np.float32)
+
+
+def _counts(ids: IntArray, words: int) -> FloatArray:
+    found = np.zeros((len(ids), words), dtype=np.float32)
+    np.add.at(found, (np.arange(len(ids))[:, None], ids), 1)
+    return found[:, len(_RESERVED) :]

@@ -19,7 +19,7 @@ from fedleak.lazy import functional, torch
 from fedleak.trace.prior import Prior
 from fedleak.views.view import View
 
-__all__ = ["OnPairs", "PairNetwork", "asked_pairs", "require_pairs", "labelled", "fit_pairs", "PairDraw"]
+__all__ = ["OnPairs", "PairNetwork", "asked_pairs", "require_pairs", "labelled", "fit_pairs", "EarlyStop", "PairDraw"]
 
 PairDraw: TypeAlias = tuple[IntArray, IntArray, FloatArray]
 """First and second of each pair to learn from, and 1 where they match."""
@@ -83,8 +83,12 @@ def fit_pairs(
     draw: Callable[[], PairDraw],
     settings: PairNetwork,
     rng: np.random.Generator,
+    stop: EarlyStop | None = None,
 ) -> None:
-    """Minimise the binary cross-entropy of `score` (a logit for each pair) by RMSProp, on new pairs every epoch."""
+    """Minimise the binary cross-entropy of `score` (a logit for each pair) by RMSProp, on new pairs every epoch.
+
+    With `stop`, end as soon as it says so.
+    """
     # Decay and floor are the defaults of the paper's library, not of this one.
     optimizer = torch.optim.RMSprop(weights, lr=settings.lr, alpha=0.9, eps=1e-7, foreach=True)
     for _ in range(settings.epochs):
@@ -94,3 +98,37 @@ def fit_pairs(
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
+        if stop is not None and stop.now():
+            break
+
+
+class EarlyStop:
+    """Stop when pairs that are not learnt from, of users who are not learnt from, are judged no better any more."""
+
+    def __init__(
+        self,
+        weights: Sequence[torch.Tensor],
+        score: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+        judged: PairDraw,
+        patience: int,
+    ) -> None:
+        self.losses: list[float] = []
+        self._weights, self._score, self._patience = weights, score, patience
+        self._first, self._second, self._same = (torch.from_numpy(column) for column in judged)
+        self._best = [weight.detach().clone() for weight in weights]
+
+    def now(self) -> bool:
+        """Judge the weights after an epoch: whether to stop."""
+        with torch.no_grad():
+            found = self._score(self._first, self._second)
+            loss = float(functional.binary_cross_entropy_with_logits(found, self._same))
+        if loss < min(self.losses, default=np.inf):
+            self._best = [weight.detach().clone() for weight in self._weights]
+        self.losses.append(loss)
+        return len(self.losses) - 1 - int(np.argmin(self.losses)) >= self._patience
+
+    def restore(self) -> None:
+        """Go back to the best weights."""
+        with torch.no_grad():
+            for weight, best in zip(self._weights, self._best, strict=True):
+                weight.copy_(best)

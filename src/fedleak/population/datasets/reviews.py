@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import Meta
 
 from fedleak.core import Task, UserId, rng_for
@@ -22,6 +23,8 @@ __all__ = ["Review", "Reviews", "ReviewCorpus", "MinReviews", "Length", "Backgro
 MinReviews = Annotated[int, Meta(ge=2, description="users with fewer reviews serve as background only")]
 Length = Annotated[int, Meta(ge=2, le=1000, description="words of a review that are read, from its beginning")]
 Background = Annotated[int, Meta(ge=100, description="reviews of other users, for the vocabulary and for defences")]
+
+_FIVE = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +57,32 @@ class Reviews(ABC):
     ] = 1000
     length: Length
     background: Background
+    learns: Annotated[
+        Literal["stars", "five-stars"],
+        Meta(description="what is learnt: the number of stars (regression), or whether there are five (two classes)"),
+    ] = "stars"
+    features: Annotated[
+        Literal["words", "tf-idf"],
+        Meta(
+            description="what the model reads: the words in order, or how often each word of the vocabulary occurs, "
+            "weighted by its rarity in the background (TF-IDF); padding and 'unknown' then have no column"
+        ),
+    ] = "words"
 
     def load(self, seed: int) -> Population:
         """Read the reviews; the seed decides only whose serve as background."""
         folder, (name,) = sources.complete(self.name)
         file = folder / name
         corpus = read_reviews(lambda: self.who(file), lambda: self.what(file), self.min_reviews, self.background, seed)
-        return population(corpus, self.vocabulary, self.length, self.name, self.source)
+        return population(
+            corpus,
+            self.vocabulary,
+            self.length,
+            self.name,
+            self.source,
+            five=self.learns == "five-stars",
+            tf_idf=self.features == "tf-idf",
+        )
 
     @abstractmethod
     def who(self, file: Path) -> Iterator[UserId]:
@@ -101,7 +123,16 @@ def read_reviews(
     return ReviewCorpus(users, others)
 
 
-def population(corpus: ReviewCorpus, vocabulary: int, length: int, dataset: str, source: str) -> Population:
+def population(
+    corpus: ReviewCorpus,
+    vocabulary: int,
+    length: int,
+    dataset: str,
+    source: str,
+    *,
+    five: bool = False,
+    tf_idf: bool = False,
+) -> Population:
     """Make the rating task; the vocabulary comes from users who take no part, as an application's would."""
     if not corpus.users:
         raise DataError(f"data set '{dataset}': nobody wrote as many reviews as min_reviews asks for; lower it")
@@ -114,18 +145,26 @@ def population(corpus: ReviewCorpus, vocabulary: int, length: int, dataset: str,
         )
     index = {word: i for i, word in enumerate(words)}
 
+    def encode(reviews: Sequence[Review]) -> npt.NDArray[Any]:
+        return text.encode([text.tokenise(review.text) for review in reviews], index, length)
+
+    everybody = np.concatenate([encode(reviews) for reviews in corpus.background.values()])
+    rarity = text.rarity(everybody, len(words)) if tf_idf else None
+
     def examples(reviews: Sequence[Review]) -> Examples:
+        x, stars = encode(reviews), np.array([review.stars for review in reviews], dtype=np.float32)
         return Examples(
-            x=text.encode([text.tokenise(review.text) for review in reviews], index, length),
-            y=np.array([review.stars for review in reviews], dtype=np.float32),
+            x=x if rarity is None else text.tf_idf(x, rarity),
+            y=(stars == _FIVE).astype(np.int64) if five else stars,
             time=np.array([review.time for review in reviews], dtype=np.float64),
             fingerprint=fingerprint.of_texts(review.text for review in reviews),
         )
 
     return Population(
         users=tuple(User(user, examples(reviews)) for user, reviews in corpus.users.items()),
-        task=Task.REGRESS,
-        outputs=1,
-        source=source.format(users=len(corpus.users)),
+        task=Task.CLASSIFY if five else Task.REGRESS,
+        outputs=2 if five else 1,
+        source=source.format(users=len(corpus.users)) + (" Only five stars or fewer is told apart." if five else ""),
         background=Examples.concat(examples(reviews) for reviews in corpus.background.values()),
+        outputs_named=("fewer stars", "five stars") if five else (),
     )

@@ -34,6 +34,10 @@ class WritersCanvas:
     A writer's canvases lie on two sheets, each with equally many of every digit, and a sheet is never divided. MNIST
     has about as many of each digit from every writer: if distributed over all canvases at once, a digit that is
     frequent on some of a writer's canvases would be rare on the others, and the two sides of a split opposites.
+
+    With `class_bias`, users are made up instead: each has favourite digits, written by anybody, so that users differ in
+    what is on their canvases, as photographers do, and not in handwriting. Canvases are then independent draws given
+    the user.
     """
 
     name: ClassVar[str] = "writers-canvas"
@@ -47,12 +51,46 @@ class WritersCanvas:
     ] = 30
     least: Annotated[int, Meta(ge=1, le=9, description="the fewest digits on a canvas")] = 2
     most: Annotated[int, Meta(ge=1, le=9, description="the most digits on a canvas")] = 4
+    class_bias: (
+        Annotated[
+            float,
+            Meta(
+                gt=0,
+                description="make up users who differ in what is on their canvases, with digits by anybody: how even "
+                "their use of the ten digits is (a Dirichlet concentration, small is uneven); real writers if absent",
+            ),
+        ]
+        | None
+    ) = None
+    people: Annotated[int, Meta(ge=2, le=10_000, description="number of made-up users, with class_bias")] = 40
 
     def load(self, seed: int) -> Population:
         """Read MNIST by writer; the seed decides which digits meet on a canvas, but not who takes part."""
         if self.least > self.most:
             raise DataError(f"data set '{self.name}': least = {self.least} is more than most = {self.most}")
         train, test = mnist_writers.read_writers(self.name)
+        users, others = self._writers(train, seed) if self.class_bias is None else self._made_up(train, seed)
+        whose = (
+            "of one writer each"
+            if self.class_bias is None
+            else "by anybody, of made-up users with favourite digits of their own"
+        )
+        tests = [self._all(test, rows, rng_for(seed, self.name, "test", n)) for n, rows in test.by_writer()]
+        return Population(
+            users=tuple(users),
+            task=Task.MULTI_LABEL,
+            outputs=10,
+            source=(
+                f"Canvases with {self.least} to {self.most} MNIST digits {whose} (writers from QMNIST); "
+                "the labels are the digits on it."
+            ),
+            test=Examples.concat(tests),
+            background=Examples.concat(others) if others else None,
+            outputs_named=tuple(str(digit) for digit in range(10)),
+        )
+
+    def _writers(self, train: Writing, seed: int) -> tuple[list[User], list[Examples]]:
+        """Real writers, and the canvases of those who wrote too little."""
         users, others = [], []
         for number, rows in train.by_writer():
             rng = rng_for(seed, self.name, number)
@@ -61,19 +99,33 @@ class WritersCanvas:
                 others.append(self._all(train, rows, rng))
                 continue
             users.append(User(UserId(f"writer-{number}"), self._sheet_examples(train, sheets, rng), train.about(rows)))
-        tests = [self._all(test, rows, rng_for(seed, self.name, "test", n)) for n, rows in test.by_writer()]
-        return Population(
-            users=tuple(users),
-            task=Task.MULTI_LABEL,
-            outputs=10,
-            source=(
-                f"Canvases with {self.least} to {self.most} MNIST digits of one writer each (writers from QMNIST); "
-                "the labels are the digits on it."
-            ),
-            test=Examples.concat(tests),
-            background=Examples.concat(others) if others else None,
-            outputs_named=tuple(str(digit) for digit in range(10)),
+        return users, others
+
+    def _made_up(self, train: Writing, seed: int) -> tuple[list[User], list[Examples]]:
+        """Made-up users with favourite digits; a quarter of all digits is set aside for the background."""
+        order = rng_for(seed, self.name, "pools").permutation(len(train.labels))
+        theirs, rest = np.split(order, [len(order) * 3 // 4])
+        width = len(str(self.people - 1))  # the seed is part of the name: with another seed they are other users
+        names = [f"person-{seed}-{number:0{width}}" for number in range(self.people)]
+        users = [User(UserId(name), self._favourites(train, theirs, rng_for(seed, self.name, name))) for name in names]
+        return users, [self._all(train, rest, rng_for(seed, self.name, "background"))]
+
+    def _favourites(self, source: Writing, pool: npt.NDArray[np.int64], rng: np.random.Generator) -> Examples:
+        """Draw every digit of every canvas by the user's habits, and use no image twice for one user."""
+        assert self.class_bias is not None
+        counts = rng.permutation(self._counts(self.canvases)).tolist()
+        drawn = np.bincount(
+            rng.choice(10, size=sum(counts), p=rng.dirichlet(np.full(10, self.class_bias))), minlength=10
         )
+        piles = [rng.permutation(pool[source.labels[pool] == digit]) for digit in range(10)]
+        for digit, (pile, count) in enumerate(zip(piles, drawn, strict=True)):
+            if len(pile) < count:
+                raise DataError(
+                    f"data set '{self.name}': a user needs {count} images of the digit {digit}, but there are only "
+                    f"{len(pile)}; lower canvases or raise class_bias"
+                )
+        rows = np.concatenate([pile[:count] for pile, count in zip(piles, drawn, strict=True)])
+        return self._compose(source, rows, counts, rng)
 
     def _counts(self, canvases: int) -> list[int]:
         """How many digits there are on each canvas: all numbers equally often, so that every writer needs as many."""
