@@ -16,10 +16,7 @@ import numpy as np
 from fedleak.core import Layout, Params, Task, is_buffers
 from fedleak.errors import PlanError
 from fedleak.federation.model import ActivationHooks, Signature, Tensors
-<<<<<<< HEAD
 from fedleak.federation.models.incremental import Reader
-from fedleak.federation.models.prefix_reader import PrefixReader
-=======
 from fedleak.federation.models.modules import (
     fill,
     layers_of,
@@ -30,7 +27,7 @@ from fedleak.federation.models.modules import (
     seeded,
     tensors_of,
 )
->>>>>>> wc
+from fedleak.federation.models.prefix_reader import PrefixReader
 from fedleak.lazy import nn, torch
 
 __all__ = ["Imitated"]
