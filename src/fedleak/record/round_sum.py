@@ -54,8 +54,10 @@ def add_up(
     sums = [total[layer.name] for layer in arrays.layout]
     for at in kept:
         first = [BLOCK if rows is None else rows.room(layer) for layer in range(len(sums))]
-        reply = replies[at]
-        for layer, place, block in arrays.changes(start, reply.arrays, first, differences=reply.differences):
+        reply, space = replies[at], None if rows is None else rows.space
+        for layer, place, block in arrays.changes(
+            start, reply.arrays, first, differences=reply.differences, space=space
+        ):
             for low in range(0, len(block), _ALONE):
                 saxpy(block, sums[layer], min(_ALONE, len(block) - low), float(shares[at]), low, 1, place + low, 1)
             if rows is not None:
