@@ -40,9 +40,9 @@ from fedleak.federation.models.recurrent import WordLm
 from fedleak.plan.plan import FederationPlan
 from fedleak.population.population import Examples
 from fedleak.trace.checksum import checksum
+from fedleak.trace.direct_io import _AT_ONCE
 from fedleak.trace.header import Header
 from fedleak.trace.reader import Trace
-from fedleak.trace.update_rows import _AT_ONCE
 from fedleak.trace.writer import TraceWriter
 
 CLIENTS, PER_ROUND, EXAMPLES, BATCH = 100, 20, 40, 10

@@ -315,12 +315,13 @@ import numpy as np
 from fedleak.record.recorder import Recorder, Reply
 rng = np.random.default_rng(0)
 recorder = Recorder(sys.argv[1], origin={"framework": "test"})
-def weights(): return {"fc.weight": rng.normal(size=(100, 100)).astype(np.float32)}
+width = int(sys.argv[3])
+def weights(): return {"fc.weight": rng.normal(size=(width, width)).astype(np.float32)}
 model = weights()
 for number in range(6):
     if number == 3 and sys.argv[2] == "full":
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, 500_000))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (50 * width**2, 50 * width**2))
     recorder.sent(model)
     model = weights()
     recorder.received([Reply(client=str(i), arrays=weights(), examples=4) for i in range(4)], after=model)
@@ -332,26 +333,28 @@ print("trained")
 """
 
 
-def _run(folder: Path, how: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", textwrap.dedent(_SCRIPT), str(folder), how]
+def _run(folder: Path, how: str, width: int) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", textwrap.dedent(_SCRIPT), str(folder), how, str(width)]
     return subprocess.run(command, capture_output=True, text=True, env=os.environ, check=False)
 
 
-def test_a_full_disk_loses_no_finished_round_and_training_goes_on(tmp_path: Path) -> None:
-    done = _run(tmp_path / "run", "full")
+@pytest.mark.parametrize("width", [100, 501])  # short rows and long ones
+def test_a_full_disk_loses_no_finished_round_and_training_goes_on(tmp_path: Path, width: int) -> None:
+    done = _run(tmp_path / "run", "full", width)
     assert done.returncode == 0 and done.stdout.endswith("trained\n") and done.stderr.count("stopped recording") == 1
     trace = Trace.open(tmp_path / "run" / "trace")
     trace.verify()
     assert trace.rounds == 3 and RecorderState.load(tmp_path / "run").state == "partial"
 
 
-def test_a_killed_server_leaves_its_finished_rounds_and_a_second_start_appends(tmp_path: Path) -> None:
-    done = _run(tmp_path / "run", "kill")
+@pytest.mark.parametrize("width", [100, 501])  # short rows and long ones
+def test_a_killed_server_leaves_its_finished_rounds_and_a_second_start_appends(tmp_path: Path, width: int) -> None:
+    done = _run(tmp_path / "run", "kill", width)
     assert done.returncode == -signal.SIGKILL
     trace = Trace.open(tmp_path / "run" / "trace")
     assert trace.rounds == 4 and not trace.finished
     assert json.loads((tmp_path / "run" / "recorder.json").read_text())["state"] == "recording"
-    assert _run(tmp_path / "run", "whole").returncode == 0
+    assert _run(tmp_path / "run", "whole", width).returncode == 0
     trace = Trace.open(tmp_path / "run" / "trace")
     trace.verify()
     assert trace.rounds == 4 + 1 + 6 and trace.finished and len(trace.header.clients) == 4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -94,19 +94,26 @@ class ArrayLayout:
                     raise TraceError(f"'{name}' is no longer an array of weights ({why})")
 
     def changes(
-        self, sent: Params, arrays: Arrays, first: Sequence[int], *, differences: bool
+        self,
+        sent: Params,
+        arrays: Arrays,
+        first: Sequence[int],
+        *,
+        differences: bool,
+        space: Callable[[int, int], FloatArray | None] | None = None,
     ) -> Iterator[tuple[int, int, FloatArray]]:
         """What a client changed, in blocks: layer, place in its flat vector, values, which the next block overwrites.
 
         Of what it did not send it changed nothing. Blocks keep the values in the processor's cache from here to the
-        disk; `first` is how long the first block of each layer is.
+        disk; `first` is how long the first block of each layer is. `space` may say where a block of a layer is to be.
         """
         flat = {name: arrays[name].reshape(-1) for name in self.spans if name in arrays}
         for index, parts in enumerate(self._parts()):
             layer, size = self.layout[index].name, parts[-1][2]
             start, stop = 0, min(first[index], size)
             while start < size:
-                block = self.buffer[: stop - start]
+                lent = None if space is None else space(index, stop - start)
+                block = self.buffer[: stop - start] if lent is None else lent
                 for name, begin, end in parts:
                     low, high = max(begin, start), min(end, stop)
                     if low < high:

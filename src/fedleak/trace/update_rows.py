@@ -13,14 +13,13 @@ import numpy.typing as npt
 from fedleak.core import FloatArray, Params
 from fedleak.errors import TraceError
 from fedleak.trace.checksum import Bytes, Checksum
+from fedleak.trace.direct_io import LONG, PAGE, STAGE, write_at
 
 if TYPE_CHECKING:
     from fedleak.trace.writer import TraceWriter
 
-__all__ = ["BLOCK", "UpdateRows", "write_at", "raw_bytes", "cannot_write"]
+__all__ = ["BLOCK", "UpdateRows", "raw_bytes", "cannot_write"]
 
-# Bytes per write: given several MiB at once, the kernel allocates larger pieces and takes eight times as long.
-_AT_ONCE = 1 << 20
 # Values that are taken at a time from an update to the disk: they stay in the processor's cache meanwhile.
 BLOCK = 1 << 16
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -41,6 +40,13 @@ class UpdateRows:
         self._starts = [writer._end(table) for table in self._tables]
         self._places = list(self._starts)  # where the next bytes of each layer go
         self._zeros: dict[int, Bytes] = {}
+        self._staging = writer.staging
+        self._current = -1  # the layer that is in the buffer
+        self._lent: FloatArray | None = None
+        # Of layers that are written directly: how far they are on disk, and what is not, of those not in the buffer.
+        self._long = [table.row >= LONG and table.name not in writer._holes for table in self._tables]
+        self._written = list(self._starts)
+        self._rest: dict[int, Bytes] = {}
 
     def room(self, layer: int) -> int:
         """How many values reach to the next boundary of BLOCK values in the layer's file.
@@ -50,20 +56,82 @@ class UpdateRows:
         width = 4 if self._writer.header.dtype == "float32" else 2
         return BLOCK - self._places[layer] // width % BLOCK
 
+    def space(self, layer: int, count: int) -> FloatArray | None:
+        """Where to put the next values of a row that `write` is then given, so that nobody has to copy them."""
+        self._lent = None
+        at, width = self._places[layer] % STAGE, 4 * count
+        if self._long[layer] and at + width <= STAGE and self._writer.header.dtype == "float32":
+            try:
+                self._stage(layer)
+            except OSError as error:
+                raise self._failed(error) from error
+            self._lent = self._staging.buffer[at : at + width].view("<f4")
+        return self._lent
+
     def write(self, layer: int, values: FloatArray) -> None:
         """Write the next values of a layer's row."""
         table, writer = self._tables[layer], self._writer
         if table.name in writer._holes:
             return
-        number = writer._at.round + 1
-        chunk = raw_bytes(writer._stored(values, number, writer._layers[layer][0]))
+        staged = values is self._lent
+        chunk = raw_bytes(writer._stored(values, writer._at.round + 1, writer._layers[layer][0]))
         self._sums[layer].update(chunk)
         try:
-            write_at(writer._files[table.name], self._places[layer], chunk)
+            if not self._long[layer]:
+                write_at(writer._files[table.name], self._places[layer], chunk)
+                self._places[layer] += len(chunk)
+                return
+            self._stage(layer)
+            done = 0
+            while done < len(chunk):
+                at = self._places[layer] % STAGE
+                part = chunk[done : done + STAGE - at]
+                if not staged:
+                    self._staging.buffer[at : at + len(part)] = part
+                self._places[layer] += len(part)
+                done += len(part)
+                if at + len(part) == STAGE:
+                    self._put(layer, self._places[layer])
         except OSError as error:
-            writer._roll_back()
-            raise cannot_write(writer.folder, number, sum(table.row for table in self._tables), error) from error
-        self._places[layer] += len(chunk)
+            raise self._failed(error) from error
+
+    def _stage(self, layer: int) -> None:
+        """Have what is not yet on disk of a layer in the buffer, and nothing of another."""
+        if layer == self._current:
+            return
+        self._unstage()
+        self._current = layer
+        if (rest := self._rest.pop(layer, None)) is not None:
+            at = self._written[layer] % STAGE
+            self._staging.buffer[at : at + len(rest)] = rest
+
+    def _unstage(self) -> None:
+        """Write the whole pages of the layer in the buffer, and keep what follows for its next row."""
+        layer, self._current = self._current, -1
+        if layer >= 0:
+            place = self._places[layer]
+            self._put(layer, place // PAGE * PAGE)
+            at = self._written[layer] % STAGE
+            self._rest[layer] = self._staging.buffer[at : at + place - self._written[layer]].copy()
+
+    def _put(self, layer: int, stop: int) -> None:
+        if stop > self._written[layer]:
+            name = self._tables[layer].name
+            writer = self._writer
+            self._staging.write(writer._files[name], writer.folder / name, self._written[layer], stop)
+            self._written[layer] = stop
+
+    def flush(self) -> None:
+        """Write what is left, before the round is appended."""
+        self._unstage()
+        for layer, rest in self._rest.items():
+            write_at(self._writer._files[self._tables[layer].name], self._written[layer], rest)
+        self._rest = {}
+
+    def _failed(self, error: OSError) -> TraceError:
+        writer = self._writer
+        writer._roll_back()
+        return cannot_write(writer.folder, writer._at.round + 1, sum(table.row for table in self._tables), error)
 
     def end(self) -> None:
         """End the row; every layer must be complete."""
@@ -82,6 +150,8 @@ class UpdateRows:
         self.count = 0
         self._sums = [Checksum() for _ in self._tables]
         self._places = list(self._starts)
+        self._written = list(self._starts)
+        self._current, self._lent, self._rest = -1, None, {}
 
     def add(self, update: Params) -> None:
         """Write one client's update at once."""
@@ -92,15 +162,6 @@ class UpdateRows:
     def checksums(self) -> list[int]:
         """The checksum of what the round adds to the file of each layer."""
         return [so_far.finish(np.empty(0, np.uint8)) for so_far in self._sums]
-
-
-def write_at(descriptor: int, offset: int, chunk: Bytes) -> None:
-    """Write at an offset rather than at the end: what an interrupted attempt left there is overwritten, not kept."""
-    done = 0
-    while done < len(chunk):
-        # To the next boundary, so that no page is written in two pieces.
-        stop = done + _AT_ONCE - (offset + done) % _AT_ONCE
-        done += os.pwrite(descriptor, chunk[done:stop].data, offset + done)
 
 
 def raw_bytes(values: npt.NDArray[Any]) -> Bytes:

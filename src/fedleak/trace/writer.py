@@ -19,11 +19,12 @@ from fedleak.core import Params
 from fedleak.errors import TraceError
 from fedleak.trace.checksum import Bytes, checksum
 from fedleak.trace.closed import Closed
+from fedleak.trace.direct_io import Staging, write_at
 from fedleak.trace.files import open_regular, private_folder
 from fedleak.trace.header import Header, TraceTable
 from fedleak.trace.log import LOG, Commit, Log
 from fedleak.trace.reader import Dropped, Joined, Trace
-from fedleak.trace.update_rows import UpdateRows, cannot_write, raw_bytes, write_at
+from fedleak.trace.update_rows import UpdateRows, cannot_write, raw_bytes
 
 if TYPE_CHECKING:
     from fedleak.federation.federation import Round
@@ -64,6 +65,7 @@ class TraceWriter:
         self._at = at
         # Kept open: reopening them would cost a short round as much as writing them.
         self._files = files
+        self.staging = Staging(direct=header.rounds is None)
         weakref.finalize(self, _close, files)
 
     @staticmethod
@@ -210,11 +212,13 @@ class TraceWriter:
         )
         line = np.frombuffer(commit.line(), np.uint8)
         try:
+            if rows is not None:
+                rows.flush()
             for table, chunk in zip(tables, chunks, strict=True):
                 if table.name in self._holes:  # zeros take no space
                     os.ftruncate(self._files[table.name], self._end(table) + len(chunk))
                 else:
-                    write_at(self._files[table.name], self._end(table), chunk)
+                    self.staging.copy(self._files[table.name], self.folder / table.name, self._end(table), chunk)
             write_at(self._files[LOG], self._at.logged, line)
         except OSError as error:
             self._roll_back()
