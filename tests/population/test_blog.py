@@ -17,7 +17,7 @@ from fedleak.errors import DataError
 from fedleak.plan.plan import PopulationPlan
 from fedleak.population import fingerprint
 from fedleak.population.data_quality import twin_groups
-from fedleak.population.datasets.blog import Blog
+from fedleak.population.datasets.blog import Blog, _albums
 from fedleak.population.datasets.blog_corpus import read_corpus
 from fedleak.population.prepare import prepare
 
@@ -79,6 +79,19 @@ def test_sentences_carry_their_post_its_date_and_what_the_user_said_of_themselve
     assert np.array_equal(rows.time - start, rows.document)
     assert third.examples.time is not None
     assert np.isnan(third.examples.time).all()
+
+
+def test_posts_within_a_week_are_an_album_if_asked_for(extracts: Path) -> None:
+    assert SMALL.load(0).users[0].examples.album is None
+    rows = replace(SMALL, album_days=7).load(0).users[0].examples
+    assert rows.album is not None and rows.time is not None and rows.document is not None
+    known = ~np.isnan(rows.time)
+    assert np.array_equal(rows.album[known], np.floor(rows.time[known] / 7))
+    assert len(np.unique(rows.album)) <= len(np.unique(rows.document))
+
+
+def test_a_post_without_a_date_is_an_album_by_itself() -> None:
+    assert _albums(np.array([0.0, 6.0, 7.0, np.nan, np.nan]), 7).tolist() == [0, 0, 1, 2, 3]
 
 
 def test_twins_are_found_though_their_posts_are_in_another_order(extracts: Path) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import Meta
 
 from fedleak.core import Task, UserId, rng_for
@@ -59,6 +60,18 @@ class Blog:
     background: Annotated[
         int, Meta(ge=100, description="sentences of other users, for the vocabulary and for defences")
     ] = 20_000
+
+    album_days: (
+        Annotated[
+            int,
+            Meta(
+                ge=1,
+                description="posts within so many days are an album, for prior = 'album'; a post without a date is one "
+                "by itself. The corpus has no albums: these stand in for them. No albums if absent",
+            ),
+        ]
+        | None
+    ) = None
 
     def load(self, seed: int) -> Population:
         """Read the posts; the seed decides which of a user's posts are used."""
@@ -132,8 +145,17 @@ class Blog:
             x=text.encode([sentence.tokens for sentence in rows], words, self.length),
             time=since[at],
             document=np.array([posts[i].i for i in used], dtype=np.int64)[at],
+            album=None if self.album_days is None else _albums(since, self.album_days)[at],
             fingerprint=prints[at],
         )
+
+
+def _albums(days: npt.NDArray[np.float64], length: int) -> npt.NDArray[np.int64]:
+    """Number the spans of so many days, from 1970 on; where no day is known, a number that no span has."""
+    span = np.floor(days / length)
+    unknown = np.isnan(span)
+    span[unknown] = np.nanmax(span, initial=0) + 1 + np.arange(int(unknown.sum()))
+    return span.astype(np.int64)
 
 
 def _about(corpus: Corpus, user: UserId) -> dict[str, str]:
