@@ -65,6 +65,8 @@ def recorded_users(plan: Plan, recording: Recording, seed: int) -> RecordedUsers
     findings: list[Finding] = []
     owners = read_owners(plan, recording)
     known = _prior(plan, seed)
+    if known is not None:
+        findings.extend(known.findings)
     held = None if plan.truth.data is None else Own(target=plan.truth.data).load(seed)
     background = None if plan.prior.background is None else background_of(plan.prior.background)
     if background is None and known is not None:
