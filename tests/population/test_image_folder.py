@@ -168,3 +168,19 @@ def test_no_folder_no_users_or_one_class_are_refused(tmp_path: Path) -> None:
 def test_html_in_a_folder_name_survives(root: Path) -> None:
     (root / "ann").rename(root / "<i>ann & co")
     assert ImageFolder(path=str(root)).load(0).users[0].id == "<i>ann & co"
+
+
+def test_files_that_are_not_read_are_named(root: Path) -> None:
+    for name in ("ann/cat/a.webp", "ann/cat/b.webp", "ann/c.HEIC", "bob/dog/deeper/d.png", ".cache/e.gif"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(b"")
+    (finding,) = ImageFolder(path=str(root), size=8).load(0).findings
+    assert (finding.kind, finding.count) == ("ignored", 4)
+    assert "2 .webp, 1 .heic, 1 .png (first: ann/c.HEIC)" in finding.text
+
+
+def test_a_folder_with_only_unknown_formats_says_which(tmp_path: Path) -> None:
+    (tmp_path / "ann" / "cat").mkdir(parents=True)
+    (tmp_path / "ann" / "cat" / "a.webp").write_bytes(b"")
+    with pytest.raises(DataError, match=r"0 class\(es\) of images found.*1 file ignored: 1 \.webp"):
+        ImageFolder(path=str(tmp_path)).load(0)

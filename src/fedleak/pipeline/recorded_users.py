@@ -67,6 +67,8 @@ def recorded_users(plan: Plan, recording: Recording, seed: int) -> RecordedUsers
     findings: list[Finding] = []
     owners = read_owners(plan, recording)
     known = _prior(plan, seed)
+    if known is not None:
+        findings.extend(known.findings)
     held = None if plan.truth.data is None else Own(target=plan.truth.data).load(seed)
     secrets = recorded_secrets(plan, recording, owners)
     if secrets is not None:

@@ -10,13 +10,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-import msgspec
 import numpy as np
 
 from fedleak.core import UserId
 from fedleak.errors import DataError
 from fedleak.plan.plan import PopulationPlan
 from fedleak.population import copies, fingerprint
+from fedleak.population.finding import Finding
 from fedleak.population.population import Examples, User
 
 __all__ = ["Finding", "Examined", "examine", "twin_groups", "usable_times"]
@@ -27,15 +27,6 @@ _TWIN_LEAST = 2  # one example in common is chance
 # sign of twins: a fifth of all, but never fewer than the accounts of one user, nor more than fifty.
 _COMMON_SHARE, _COMMON_LEAST, _COMMON_MOST = 0.2, 4, 50
 _NAMED = 8  # users or groups that a text names before it says "and more"
-
-
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that the checks found, and what was done about it."""
-
-    kind: str  # split, sizes, twins, copies, few, untimed, background, injected
-    count: int
-    action: str  # merge, drop, keep; of a split, its name
-    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedleak.core import Task, UserId
+from fedleak.population.finding import Finding
 
 __all__ = ["Examples", "User", "Records", "Population", "Share", "Dataset"]
 
@@ -89,6 +90,7 @@ class Population:
     records: Records | None = None  # where users hold secrets: their format
     # Traits of an example: 1 shows it, 0 does not, -1 could not.
     traits: Mapping[str, Callable[[Examples], npt.NDArray[np.int8]]] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()  # what reading the data found: missing values, ignored files
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,7 +91,7 @@ def prepare(
     if plan.prior != "none":
         told = Finding(kind="split", count=len(drawn.shares), action=split.name, text=split.told)
         drawn.findings.insert(0, told)
-    shares, findings = drawn.shares, [*drawn.findings, *examined.findings]
+    shares, findings = drawn.shares, [*drawn.findings, *population.findings, *examined.findings]
     marks = {share.user.id: marks[share.user.id] for share in shares if share.user.id in marks}
     if marks:
         text = f"The adversary injected a record into the texts of {len(marks)} user(s), which changes the run."

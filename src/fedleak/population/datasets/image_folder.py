@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,13 +11,15 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from fedleak.core import Task, UserId
+from fedleak.core import Task, UserId, counted
 from fedleak.errors import DataError
 from fedleak.population import fingerprint
 from fedleak.population.datasets import image_files
 from fedleak.population.datasets import rows as tables
+from fedleak.population.datasets.dates import read_days
 from fedleak.population.datasets.rows import Row
 from fedleak.population.datasets.table import class_names
+from fedleak.population.finding import Finding
 from fedleak.population.population import Examples, Population, User
 
 __all__ = ["ImageFolder"]
@@ -29,6 +32,7 @@ class _Image:
     file: Path
     label: str
     row: Row | None  # its row in labels.csv
+    time: float | None = None  # days since 1970
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,10 +60,13 @@ class ImageFolder:
         about = _attributes(root / _USERS) if (root / _USERS).exists() else {}
         if not folders:
             raise DataError(f"{root}: holds no folders; expected one folder per user")
-        owned_by = {UserId(folder.name): list(_images(folder, root, rows)) for folder in folders}
+        days = _days(rows)
+        owned_by = {UserId(folder.name): list(_images(folder, root, rows, days)) for folder in folders}
         classes = class_names({image.label for owned in owned_by.values() for image in owned})
+        ignored = _ignored(root)
         if len(classes) < 2:
-            raise DataError(f"{root}: {len(classes)} class(es) of images found; at least 2 are needed")
+            told = f" ({ignored[0].text.rstrip('.')})" if ignored else ""
+            raise DataError(f"{root}: {len(classes)} class(es) of images found; at least 2 are needed{told}")
         place = {name: i for i, name in enumerate(classes)}
         users = tuple(User(name, self._examples(owned, place), about.get(name, {})) for name, owned in owned_by.items())
         return Population(
@@ -68,6 +75,7 @@ class ImageFolder:
             outputs=len(classes),
             source=f"{sum(map(len, owned_by.values()))} images of {len(users)} users in the folder {root.name}.",
             outputs_named=classes,
+            findings=tuple(ignored),
         )
 
     def _examples(self, owned: list[_Image], place: Mapping[str, int]) -> Examples:
@@ -76,12 +84,12 @@ class ImageFolder:
         for i, image in enumerate(owned):
             x[i] = image_files.read_image(image.file, self.size, colour=self.colour)
         rows = [image.row for image in owned if image.row is not None]
-        time = [row.days("time") for row in rows] if rows and "time" in rows[0].values else None
+        time = [image.time for image in owned if image.time is not None]
         album = [row.text("album") for row in rows] if rows and "album" in rows[0].values else None
         return Examples(
             x=x,
             y=np.array([place[image.label] for image in owned], dtype=np.int64),
-            time=None if time is None else np.array(time, dtype=np.float64),
+            time=np.array(time, dtype=np.float64) if time else None,
             album=None if album is None else np.unique(album, return_inverse=True)[1].astype(np.int64),
             fingerprint=fingerprint.of_images(x),
         )
@@ -97,17 +105,21 @@ def _entries(folder: Path, root: Path) -> Iterator[Path]:
         yield entry
 
 
-def _images(folder: Path, root: Path, rows: Mapping[str, Row] | None) -> Iterator[_Image]:
+def _images(
+    folder: Path, root: Path, rows: Mapping[str, Row] | None, days: Mapping[str, float] | None
+) -> Iterator[_Image]:
     for entry in _entries(folder, root):
         if entry.is_dir():
             for file in _entries(entry, root):
                 if file.suffix.lower() in image_files.ENDINGS:
-                    yield _labelled(file, root, rows, entry.name)
+                    yield _labelled(file, root, rows, days, entry.name)
         elif entry.suffix.lower() in image_files.ENDINGS:
-            yield _labelled(entry, root, rows, None)
+            yield _labelled(entry, root, rows, days, None)
 
 
-def _labelled(file: Path, root: Path, rows: Mapping[str, Row] | None, inside: str | None) -> _Image:
+def _labelled(
+    file: Path, root: Path, rows: Mapping[str, Row] | None, days: Mapping[str, float] | None, inside: str | None
+) -> _Image:
     if rows is None:
         if inside is None:
             raise DataError(
@@ -118,7 +130,36 @@ def _labelled(file: Path, root: Path, rows: Mapping[str, Row] | None, inside: st
     name = file.relative_to(root).as_posix()
     if name not in rows:
         raise DataError(f"{root / _LABELS}: no row for {name}; add one or remove the image")
-    return _Image(file, rows[name].text("label"), rows[name])
+    return _Image(file, rows[name].text("label"), rows[name], None if days is None else days[name])
+
+
+def _days(rows: Mapping[str, Row] | None) -> Mapping[str, float] | None:
+    """The time of every row of labels.csv, read together: one way of writing them for all."""
+    listed = list(rows.values()) if rows else []
+    if not listed or "time" not in listed[0].values:
+        return None
+    return dict(zip(rows or (), read_days(listed, "time").tolist(), strict=True))
+
+
+def _ignored(root: Path) -> list[Finding]:
+    """Name the files that are not read: images of other formats, and whatever lies too deep or beside the users."""
+    tables_beside = {root / _LABELS, root / _USERS}
+    left = []
+    for file in sorted(root.rglob("*")):
+        inside = file.relative_to(root)
+        if any(part.startswith(".") for part in inside.parts) or file in tables_beside or not file.is_file():
+            continue
+        if len(inside.parts) not in (2, 3) or file.suffix.lower() not in image_files.ENDINGS:
+            left.append(inside)
+    if not left:
+        return []
+    kinds = Counter(file.suffix.lower() or "without ending" for file in left)
+    listed = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+    text = (
+        f"{counted(len(left), 'file')} ignored: {listed} (first: {left[0].as_posix()}). Only PNG, JPEG, PGM and PPM "
+        "images in <user>/ or <user>/<class>/ are read; convert or move what belongs to the data."
+    )
+    return [Finding(kind="ignored", count=len(left), action="drop", text=text)]
 
 
 def _labels(file: Path) -> dict[str, Row]:

@@ -16,6 +16,7 @@ from fedleak.errors import DataError
 from fedleak.population import sources
 from fedleak.population.datasets import photos
 from fedleak.population.datasets import rows as tables
+from fedleak.population.datasets.dates import read_days
 from fedleak.population.datasets.photos import Photo
 from fedleak.population.population import Population
 
@@ -54,11 +55,9 @@ class OpenImages:
         here = {file.stem: file for file in sorted((folder / inside).glob("*.jpg")) if _ID.fullmatch(file.stem)}
         if not here:
             raise DataError(f"{folder / inside}: holds no images named <ImageID>.jpg; download some")
-        times = (
-            {row.text("ImageID"): row.days("time") for row in tables.read_rows(folder / _TIMES)}
-            if (folder / _TIMES).is_file()
-            else {}
-        )
+        dated = list(tables.read_rows(folder / _TIMES)) if (folder / _TIMES).is_file() else []
+        days = read_days(dated, "time").tolist()
+        times = {row.text("ImageID"): day for row, day in zip(dated, days, strict=True)}
         shown = self._labels(folder / labels, folder / names, here)
         users: dict[UserId, list[Photo]] = defaultdict(list)
         for row in tables.read_rows(folder / images):

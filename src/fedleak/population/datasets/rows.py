@@ -1,20 +1,27 @@
-"""Rows of a CSV or JSON Lines file; each knows where it stands, so that an error says file, line and column."""
+"""Rows of a table in a file; each knows where it stands, so that an error says file, line and column."""
 
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
 from fedleak.errors import DataError, did_you_mean
+from fedleak.population.datasets import arrow_rows
 from fedleak.population.datasets.compressed import SUFFIXES, UNREADABLE, open_bytes
 
-__all__ = ["Row", "read_rows"]
+__all__ = ["KINDS", "Row", "read_rows", "require_columns", "find_separator", "is_missing", "short"]
+
+KINDS = (".csv", ".tsv", ".jsonl", ".ndjson", *arrow_rows.KINDS)
+_SEPARATORS = (",", ";", "\t", "|")  # in this order where a header does not decide
+_NAMES = {",": "a comma", ";": "a semicolon", "\t": "a tab"}
+_MISSING = frozenset({"", "?", "na", "n/a", "#n/a", "nan", "null"})  # not "none", which is a class in many tables
+_FIELD = 2**24  # characters in one value; the standard library stops at 2**17, which long texts exceed
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +32,20 @@ class Row:
     line: int
     values: Mapping[str, Any]
 
+    @property
+    def place(self) -> str:
+        """Where it stands in its file, in words."""
+        return f"{'row' if self.file.suffix.lower() in arrow_rows.KINDS else 'line'} {self.line}"
+
     def error(self, column: str, problem: str) -> DataError:
         """Make the error that says where a problem is."""
-        return DataError(f"{self.file}, line {self.line}, column '{column}': {problem}")
+        return DataError(f"{self.file}, {self.place}, column '{column}': {problem}")
 
     def optional(self, column: str) -> str:
         """Return a value as text; empty where there is none."""
         if column not in self.values:
             raise DataError(
-                f"{self.file}, line {self.line}: no column '{column}'{did_you_mean(column, map(str, self.values))}"
+                f"{self.file}, {self.place}: no column '{column}'{did_you_mean(column, map(str, self.values))}"
             )
         value = self.values[column]
         if value is None:
@@ -50,59 +62,65 @@ class Row:
         return value
 
     def number(self, column: str) -> float:
-        """Return a value as a finite number."""
+        """Return a value as a finite number; it must not be empty."""
         value = self.text(column)
         try:
             # Python reads "1_000" as a number; nobody else does.
             number = float(value if "_" not in value else "")
         except ValueError:
-            raise self.error(column, f"{_short(value)} is not a number") from None
+            raise self.error(column, f"{short(value)} is not a number") from None
         if not math.isfinite(number):
-            raise self.error(column, f"{_short(value)} is not a finite number; fill it in or remove the row")
+            raise self.error(column, f"{short(value)} is not a finite number; fill it in or remove the row")
         return number
 
-    def days(self, column: str) -> float:
-        """Return a time (ISO 8601, or seconds since 1970) in days since 1970; NaN where there is none."""
-        value = self.optional(column).strip()
-        if not value:
-            return math.nan
-        try:
-            return float(value) / 86400 if _numeric(value) else _stamp(value) / 86400
-        except (ValueError, OverflowError):
-            hint = "neither a date like 2024-05-31 nor seconds since 1970"
-            raise self.error(column, f"{_short(value)} is {hint}") from None
+
+def is_missing(value: str) -> bool:
+    """Whether a value says that there is none.
+
+    >>> [value for value in ("", " ", "?", "NA", "n/a", "NaN", "null", "0", "none") if not is_missing(value)]
+    ['0', 'none']
+    """
+    return value.strip().lower() in _MISSING
 
 
-def _short(value: str) -> str:
+def short(value: str) -> str:
+    """A value in quotes, cut where it is long."""
     return repr(value if len(value) <= 40 else value[:37] + "...")
 
 
-def _numeric(value: str) -> bool:
-    try:
-        return math.isfinite(float(value))
-    except ValueError:
-        return False
+def read_rows(file: Path, separator: str | None = None) -> Iterator[Row]:
+    """Read a file by its name: CSV, JSON Lines, Parquet or Arrow; text also compressed (.gz, .xz).
 
-
-def _stamp(value: str) -> float:
-    moment = datetime.fromisoformat(value)
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-
-
-def read_rows(file: Path) -> Iterator[Row]:
-    """Read a file by its name: .csv, .jsonl or .ndjson, as it is or compressed (.gz, .xz)."""
+    The separator of a CSV file is found from its header, unless it is given.
+    """
     inner = file.with_suffix("") if file.suffix.lower() in SUFFIXES else file
-    kinds = {".csv": _csv, ".jsonl": _json_lines, ".ndjson": _json_lines}
-    parse = kinds.get(inner.suffix.lower())
-    if parse is None:
-        raise DataError(f"{file}: unknown kind of table; expected {', '.join(kinds)}, each also with .gz or .xz")
+    kind = inner.suffix.lower()
+    if kind not in KINDS or (kind in arrow_rows.KINDS and inner is not file):
+        raise DataError(
+            f"{file}: unknown kind of table; expected .csv, .tsv, .jsonl or .ndjson, each also with .gz or .xz, "
+            f"or {', '.join(arrow_rows.KINDS)}"
+        )
+    if kind in arrow_rows.KINDS:
+        yield from (Row(file, number, values) for number, values in arrow_rows.read(file))
+        return
     try:
         with open_bytes(file) as raw:
-            yield from parse(file, raw)
+            if kind in (".csv", ".tsv"):
+                yield from _csv(file, raw, separator or ("\t" if kind == ".tsv" else None))
+            else:
+                yield from _json_lines(file, raw)
     except FileNotFoundError:
         raise DataError(f"{file}: no such file") from None
     except UNREADABLE as error:
         raise DataError(f"{file}: cannot be read ({error})") from error
+
+
+def require_columns(rows: Sequence[Row], columns: Iterable[str]) -> None:
+    """Reject columns that no row has; JSON objects may leave out what they have no value for."""
+    known = dict.fromkeys(column for row in rows for column in row.values)
+    for column in columns:
+        if column not in known:
+            raise DataError(f"{rows[0].file}: no column '{column}'{did_you_mean(column, map(str, known))}")
 
 
 def _decoded(file: Path, raw: IO[bytes]) -> Iterator[str]:
@@ -116,8 +134,28 @@ def _decoded(file: Path, raw: IO[bytes]) -> Iterator[str]:
             ) from None
 
 
-def _csv(file: Path, raw: IO[bytes]) -> Iterator[Row]:
-    rows = csv.reader(_decoded(file, raw), strict=True)
+def find_separator(header: str) -> str:
+    """The separator that divides a header into most columns; a comma if none does.
+
+    >>> find_separator("user;weight, kg;label"), find_separator('"a;b;c",d')
+    (';', ',')
+    """
+
+    def columns(separator: str) -> int:
+        return max(map(len, csv.reader([header], delimiter=separator)), default=0)
+
+    return max(_SEPARATORS, key=columns)
+
+
+def _csv(file: Path, raw: IO[bytes], separator: str | None) -> Iterator[Row]:
+    lines = _decoded(file, raw)
+    first = next(lines, "")
+    csv.field_size_limit(_FIELD)
+    try:
+        separator = separator or find_separator(first)
+    except csv.Error as error:
+        raise DataError(f"{file}, line 1: {error}") from error
+    rows = csv.reader(itertools.chain([first], lines) if first else lines, strict=True, delimiter=separator)
     try:
         header = next(rows, None)
         if not header:
@@ -131,7 +169,7 @@ def _csv(file: Path, raw: IO[bytes]) -> Iterator[Row]:
             if len(values) != len(header):
                 raise DataError(
                     f"{file}, line {rows.line_num}: {len(values)} values for {len(header)} columns; "
-                    "a value with a comma or a line break needs double quotes"
+                    f"a value with {_NAMES.get(separator, separator)} or a line break needs double quotes"
                 )
             yield Row(file, rows.line_num, dict(zip(header, values, strict=True)))
     except csv.Error as error:

@@ -1,8 +1,8 @@
-"""Your own data as rows: CSV or JSON Lines with a column for the user and columns for what they wrote or measured."""
+"""Your own data as rows: a table with a column for the user and columns for what they wrote or measured."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -11,33 +11,60 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Meta
 
-from fedleak.core import Task, UserId
+from fedleak.core import Task, UserId, counted
 from fedleak.errors import DataError
 from fedleak.population import fingerprint, text
+from fedleak.population.datasets import features as columns_of
 from fedleak.population.datasets import rows as tables
+from fedleak.population.datasets.dates import read_days
 from fedleak.population.datasets.rows import Row
+from fedleak.population.finding import Finding
 from fedleak.population.population import Examples, Population, User
 
 __all__ = ["TableDataset", "class_names"]
 
+_SEPARATORS: Mapping[str, str | None] = {"auto": None, "tab": "\t"}
+_Floats = npt.NDArray[np.float64]
+_Build = Callable[[Sequence[int]], Examples]
+
 
 @dataclass(frozen=True, kw_only=True)
 class TableDataset:
-    """Your own CSV (with a header line) or JSON Lines file, one row per example, optionally compressed."""
+    """Your own CSV (with a header line), JSON Lines, Parquet or Arrow file, one row per example."""
 
     name: ClassVar[str] = "table"
 
-    path: Annotated[str, Meta(min_length=1, description="the file: .csv, .jsonl or .ndjson, also with .gz or .xz")]
+    path: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            description="the file: .csv, .tsv, .jsonl or .ndjson, also with .gz or .xz; "
+            ".parquet, .arrow or .feather with fedleak[arrow]",
+        ),
+    ]
+    separator: Annotated[
+        str, Meta(description="of a CSV file: `auto` finds it from the header; `tab`, or one character such as `;`")
+    ] = "auto"
     task: Annotated[
         Literal["classify", "next-token", "regress"],
         Meta(description="learn the label as a class, the next word of the text, or the label as a number"),
     ] = "classify"
     user: Annotated[str, Meta(description="column with the user's name")] = "user"
     text: Annotated[str | None, Meta(description="column with text; either this or features")] = None
-    features: Annotated[tuple[str, ...], Meta(description="columns with numbers; either these or text")] = ()
+    features: Annotated[
+        str | tuple[str, ...],
+        Meta(description="columns with numbers, `*` for any characters (`X*`, `*`); either these or text"),
+    ] = ()
+    missing: Annotated[
+        Literal["stop", "drop", "mean", "indicator"],
+        Meta(
+            description="values that are empty, `?`, `NA`, `NaN` or `null`: stop with their number, leave the row out, "
+            "set features to the mean of all users, or do that and mark them in a column of 0 and 1"
+        ),
+    ] = "stop"
     label: Annotated[str | None, Meta(description="column with the label, unless the task is next-token")] = None
     time: Annotated[
-        str | None, Meta(description="column with dates (2024-05-31) or seconds since 1970; empty where unknown")
+        str | None, Meta(description="column with dates (2024-05-31 or 20240531) or seconds since 1970")
     ] = None
     album: Annotated[str | None, Meta(description="column that says which examples belong to one occasion")] = None
     document: Annotated[
@@ -55,34 +82,81 @@ class TableDataset:
     def load(self, seed: int) -> Population:
         """Read the file; everything is used, so the seed plays no part."""
         self._check()
-        task = Task(self.task)
-        rows_of: dict[UserId, list[Row]] = {}
-        for row in tables.read_rows(Path(self.path).expanduser()):
-            rows_of.setdefault(UserId(row.text(self.user)), []).append(row)
-        if not rows_of:
+        task, file = Task(self.task), Path(self.path).expanduser()
+        everything = list(tables.read_rows(file, _SEPARATORS.get(self.separator, self.separator)))
+        if not everything:
             raise DataError(f"{self.path}: no rows")
-        everything = [row for rows in rows_of.values() for row in rows]
+        everything, features, findings = self._complete(everything)
+        rows_of: dict[UserId, list[int]] = {}
+        for i, row in enumerate(everything):
+            rows_of.setdefault(UserId(row.text(self.user)), []).append(i)
         classes: tuple[str, ...] = ()
         if task is Task.CLASSIFY and self.label is not None:
             classes = class_names({row.text(self.label) for row in everything})
-        build, words = self._texts(rows_of) if self.text else (self._numbers(everything), ())
-        place = {name: i for i, name in enumerate(classes)}
-
-        def user(name: UserId, rows: list[Row]) -> User:
-            return User(name, build(rows, place), self._about(name, rows))
-
-        users = tuple(user(name, rows) for name, rows in rows_of.items())
+        columns = self._columns(everything, classes)
         if len(classes) == 1:
             raise DataError(f"{self.path}, column '{self.label}': every label is '{classes[0]}'; nothing to learn")
+        build, words = (
+            self._texts(everything, rows_of, columns) if features is None else (self._numbers(*features, columns), ())
+        )
         return Population(
-            users=users,
+            users=tuple(
+                User(name, build(at), self._about(name, [everything[i] for i in at])) for name, at in rows_of.items()
+            ),
             task=task,
             outputs={Task.CLASSIFY: len(classes), Task.NEXT_TOKEN: len(words), Task.REGRESS: 1}[task],
             source=f"{len(everything)} rows of {len(rows_of)} users in {Path(self.path).name}.",
             outputs_named=words if task is Task.NEXT_TOKEN else classes,
+            findings=tuple(findings),
         )
 
+    def _complete(self, rows: list[Row]) -> tuple[list[Row], tuple[_Floats, _Floats] | None, list[Finding]]:
+        """Act on missing values: the rows left, their features with marks (None for text), and what was found."""
+        required = [c for c in (self.user, self.label, self.text, self.album, self.document) if c is not None]
+        optional = [c for c in (self.time, *self.attributes) if c is not None]
+        taken = {*required, *optional}
+        names = columns_of.choose_columns(self.features, rows, taken) if self.features else ()
+        tables.require_columns(rows, (*required, *optional))
+        numbers = {name: columns_of.read_numbers(rows, name) for name in names}
+        masks = {name: np.isnan(column) for name, column in numbers.items()}
+        for column in required:
+            blank = (lambda value: not value.strip()) if column != self.label else tables.is_missing
+            masks[column] = np.array([column not in r.values or blank(r.optional(column)) for r in rows])
+        missing = columns_of.Missing(rows, masks, texts=self.text is not None)
+        missing.refuse(self.missing)
+        # What is not a feature cannot be filled in: nobody knows whose row it is, or what its label would be.
+        dropped = missing.any if self.missing == "drop" else np.any([masks[column] for column in required], axis=0)
+        kept = np.flatnonzero(~dropped)
+        if not len(kept):
+            raise DataError(f"{self.path}: {missing.describe()}; no complete row is left")
+        left, findings = [rows[i] for i in kept.tolist()], []
+        if missing.any.any():
+            findings.append(self._told(missing, int(dropped.sum())))
+        if not names:
+            return left, None, findings
+        values = np.stack([numbers[name][kept] for name in names], axis=1)
+        values, marks = columns_of.fill(values, names, self.missing, self.path)
+        findings += columns_of.extremes(left, names, values)
+        return left, (values, marks), findings
+
+    def _told(self, missing: columns_of.Missing, dropped: int) -> Finding:
+        done = {
+            "mean": "Missing features were set to the mean of all users.",
+            "indicator": "Missing features were set to the mean of all users and marked in a column of their own.",
+        }.get(self.missing, "")
+        gone = f"{counted(dropped, 'row')} left out." if dropped else ""
+        text = " ".join(filter(None, (f"{missing.describe()}.", gone, done)))
+        count = sum(int(mask.sum()) for mask in missing.masks.values())
+        return Finding(kind="missing", count=count, action=self.missing, text=text)
+
     def _check(self) -> None:
+        known = self.separator in _SEPARATORS or len(self.separator) == 1
+        if not known or self.separator in ('"', "\n", "\r"):
+            raise DataError(f"data set 'table': separator = {self.separator!r}: expected one character, tab or auto")
+        if self.text is not None and self.missing in ("mean", "indicator"):
+            raise DataError(
+                f"data set 'table': missing = '{self.missing}' is for features; text takes 'drop' or 'stop'"
+            )
         if (self.text is None) == (not self.features):
             raise DataError("data set 'table': set either text or features, and not both")
         if self.task == "next-token":
@@ -103,42 +177,36 @@ class TableDataset:
                     raise row.error(column, f"user '{user}' had '{about[column]}' before; an attribute is one per user")
         return about
 
-    def _columns(self, rows: Sequence[Row], place: dict[str, int]) -> dict[str, Any]:
-        """Collect the columns that are the same whatever the examples are."""
-        columns: dict[str, Any] = {}
-        if self.task == "classify":
-            assert self.label is not None
+    def _columns(self, rows: Sequence[Row], classes: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
+        """Collect the columns that are the same whatever the examples are, for all rows."""
+        columns: dict[str, npt.NDArray[Any]] = {}
+        if self.task == "classify" and self.label is not None:
+            place = {name: i for i, name in enumerate(classes)}
             columns["y"] = np.array([place[row.text(self.label)] for row in rows], dtype=np.int64)
-        elif self.task == "regress":
-            assert self.label is not None
-            columns["y"] = np.array([row.number(self.label) for row in rows], dtype=np.float32)
+        elif self.task == "regress" and self.label is not None:
+            columns["y"] = columns_of.read_numbers(rows, self.label).astype(np.float32)
         if self.time is not None:
-            columns["time"] = np.array([row.days(self.time) for row in rows], dtype=np.float64)
+            columns["time"] = read_days(rows, self.time)
         for name, column in (("album", self.album), ("document", self.document)):
             if column is not None:
                 columns[name] = np.unique([row.text(column) for row in rows], return_inverse=True)[1].astype(np.int64)
         return columns
 
-    def _numbers(self, everything: Sequence[Row]) -> Callable[[Sequence[Row], dict[str, int]], Examples]:
-        def numbers(rows: Sequence[Row]) -> npt.NDArray[np.float64]:
-            return np.array([[row.number(column) for column in self.features] for row in rows])
-
-        mean, scale = np.zeros(len(self.features)), np.ones(len(self.features))
+    def _numbers(self, values: _Floats, marks: _Floats, columns: Mapping[str, npt.NDArray[Any]]) -> _Build:
+        prints = fingerprint.of_rows(np.hstack([values, marks]))
         if self.standardise:
-            values = numbers(everything)
-            mean, scale = values.mean(axis=0), values.std(axis=0)
-            scale[scale == 0] = 1.0  # a constant stays 0
+            scale = values.std(axis=0)
+            values = (values - values.mean(axis=0)) / np.where(scale == 0, 1.0, scale)  # a constant stays 0
+        x = np.hstack([values, marks]).astype(np.float32)
 
-        def build(rows: Sequence[Row], place: dict[str, int]) -> Examples:
-            values = numbers(rows)
-            x = ((values - mean) / scale).astype(np.float32)
-            return Examples(x=x, fingerprint=fingerprint.of_rows(values), **self._columns(rows, place))
+        def build(at: Sequence[int]) -> Examples:
+            return Examples(x=x[at], fingerprint=prints[at], **{name: column[at] for name, column in columns.items()})
 
         return build
 
     def _texts(
-        self, rows_of: dict[UserId, list[Row]]
-    ) -> tuple[Callable[[Sequence[Row], dict[str, int]], Examples], tuple[str, ...]]:
+        self, rows: Sequence[Row], rows_of: Mapping[UserId, list[int]], columns: Mapping[str, npt.NDArray[Any]]
+    ) -> tuple[_Build, tuple[str, ...]]:
         column = self.text
         assert column is not None
 
@@ -147,21 +215,21 @@ class TableDataset:
             value = row.text(column)
             return text.sentences(value, self.length) if self.task == "next-token" else [text.tokenise(value)]
 
-        tokens = {row.line: split(row) for rows in rows_of.values() for row in rows}
+        tokens = [split(row) for row in rows]
         words = text.vocabulary(
-            ([piece for row in rows for piece in tokens[row.line]] for rows in rows_of.values()), self.vocabulary
+            ([piece for i in at for piece in tokens[i]] for at in rows_of.values()), self.vocabulary
         )
         index = {word: i for i, word in enumerate(words)}
 
-        def build(rows: Sequence[Row], place: dict[str, int]) -> Examples:
-            pieces = [tokens[row.line] for row in rows]
-            at = np.repeat(np.arange(len(rows)), [len(some) for some in pieces])
-            columns = self._columns(rows, place)
+        def build(at: Sequence[int]) -> Examples:
+            pieces = [tokens[i] for i in at]
+            own = {name: values[at] for name, values in columns.items()}
             if self.task == "next-token":
-                columns.setdefault("document", np.arange(len(rows), dtype=np.int64))
+                own.setdefault("document", np.arange(len(at), dtype=np.int64))
             x = text.encode([piece for some in pieces for piece in some], index, self.length)
-            prints = fingerprint.of_texts(_documents(rows, column, columns.get("document")))
-            return Examples(x=x, fingerprint=prints[at], **{name: value[at] for name, value in columns.items()})
+            prints = fingerprint.of_texts(_documents([rows[i] for i in at], column, own.get("document")))
+            repeated = np.repeat(np.arange(len(at)), [len(some) for some in pieces])
+            return Examples(x=x, fingerprint=prints[repeated], **{name: value[repeated] for name, value in own.items()})
 
         return build, words
 
