@@ -116,11 +116,3 @@ def test_with_one_watermark_only_the_victim_is_scored_and_the_others_get_the_bas
     trace, truth = Trace.open(run / "trace"), Truth.load(run / "truth")
     everyone = Extract(victims=False).ask(trace, truth, Prior.load(tmp_path / "prior"), np.random.default_rng(0))
     assert everyone.answers.scored is None
-
-
-def test_the_control_of_a_single_watermark_follows_a_record_that_nobody_holds(run: Path) -> None:
-    marks = Prior.load(run / "prior").injected
-    client, mark = next(iter(marks.items()))
-    rng = np.random.default_rng(0)
-    told = View(run / "trace", INSIDER, injected={client: mark}, shuffled=rng).injected
-    assert set(told) == {client} and told[client] != mark and sorted(told[client]) == sorted(mark)
