@@ -66,6 +66,7 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "mgan-passive-paper": "fedleak.attacks.reconstruct.mgan_ai:MganPassivePaper",
         "mgan-active": "fedleak.attacks.reconstruct.mgan_ai:MganActive",
         "mgan-active-paper": "fedleak.attacks.reconstruct.mgan_ai:MganActivePaper",
+        "imprint": "fedleak.attacks.recover.imprint:ImprintReadOut",
         "hitaj-gan": "fedleak.attacks.reconstruct.hitaj:HitajGan",
         "link-rep": "fedleak.attacks.link.siamese:LinkRepresentatives",
         "link-update": "fedleak.attacks.link.siamese:LinkUpdates",
@@ -83,6 +84,7 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "extract": "fedleak.games.extract:Extract",
         "link": "fedleak.games.link:Link",
         "reconstruct": "fedleak.games.reconstruct:Reconstruct",
+        "recover": "fedleak.games.recover:Recover",
         "disaggregate": "fedleak.games.disaggregate:Disaggregate",
     },
     "defence": {
@@ -140,6 +142,8 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "enclave-server": "fedleak.views.adversaries:ENCLAVE_SERVER",
         "active-server": "fedleak.views.adversaries:ACTIVE_SERVER",
         "malicious-client": "fedleak.views.adversaries:MALICIOUS_CLIENT",
+        "malicious-server": "fedleak.views.adversaries:MALICIOUS_SERVER",
+        "malicious-aggregate-server": "fedleak.views.adversaries:MALICIOUS_AGGREGATE_SERVER",
     },
     "analysis": {
         "layers": "fedleak.analyses.layers:Layers",

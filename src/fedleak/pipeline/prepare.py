@@ -15,7 +15,7 @@ from fedleak.federation.model import Input, Model, Signature
 from fedleak.federation.monitor import halved
 from fedleak.federation.promises import promises
 from fedleak.federation.tampering import Tampering
-from fedleak.pipeline.active_adversary import tamper
+from fedleak.pipeline.active_adversary import imprinted, tamper
 from fedleak.pipeline.runs import Run
 from fedleak.plan.plan import Plan
 from fedleak.plan.together import require_bufferless
@@ -117,6 +117,8 @@ def fitting_model(plan: Plan, prepared: Prepared) -> Model:
         if prepared.task not in attack.tasks:
             raise PlanError(f"attack '{attack.name}' does not apply to the task '{prepared.task.value}'; remove it")
     model: Model = plan.model.build(Signature(prepared.task, prepared.input_shape, outputs(plan, prepared)))
+    if plan.imprint is not None:
+        model = imprinted(plan, model, prepared)
     check_layers(plan, model.layout)
     return model
 

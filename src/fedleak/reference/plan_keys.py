@@ -13,6 +13,7 @@ from fedleak import registry
 from fedleak.plan.plan import (
     AuditPlan,
     FederationPlan,
+    ImprintPlan,
     InjectPlan,
     IsolatePlan,
     JoinPlan,
@@ -53,6 +54,7 @@ _TABLES = (
     ("trace", TracePlan),
     ("truth", TruthPlan),
     ("prior", PriorPlan),
+    ("imprint", ImprintPlan),
     ("inject", InjectPlan),
     ("isolate", IsolatePlan),
     ("join", JoinPlan),
