@@ -11,7 +11,7 @@ from fedleak.errors import PlanError
 from fedleak.federation.engines.batches import Pool
 from fedleak.federation.engines.embedded import Embedded, tensors
 from fedleak.federation.model import Signature
-from fedleak.federation.models.imprint import BINS, MEASURE, OUT, Imprinted, design, signs, thresholds
+from fedleak.federation.models.imprint import BINS, MEASURE, OUT, Imprinted, design, measured, signs, thresholds
 from fedleak.federation.models.mlp import Mlp
 from fedleak.plan.plan import FederationPlan, ImprintPlan
 from fedleak.plan.read import parse
@@ -49,7 +49,7 @@ def test_the_difference_of_neighbouring_bins_is_the_example_between_their_thresh
         rows, bias = rows * signs(256)[:, None], bias * signs(256)
     weights, factor = rows[:-1] - rows[1:], bias[:-1] - bias[1:]
     cuts = thresholds(images(400, "public"), 256)
-    place = np.searchsorted(cuts, x.reshape(12, -1).mean(axis=1, dtype=np.float64)) - 1
+    place = np.searchsorted(cuts, measured(x)) - 1
     alone = [row for row in range(12) if (place == place[row]).sum() == 1 and 0 <= place[row] < 255]
     assert len(alone) >= 8
     for row in alone:
@@ -77,7 +77,7 @@ def test_a_round_begins_with_the_block_as_it_was_designed() -> None:
 def test_thresholds_increase_and_part_new_examples_evenly() -> None:
     cuts = thresholds(images(400, "public"), 64)
     assert (np.diff(cuts) > 0).all()
-    counts = np.bincount(np.searchsorted(cuts, images(2000, "other").reshape(2000, -1).mean(axis=1)), minlength=65)
+    counts = np.bincount(np.searchsorted(cuts, measured(images(2000, "other"))), minlength=65)
     assert counts.max() < 5 * 2000 / 64
 
 

@@ -12,7 +12,7 @@ from msgspec import Meta
 from fedleak.attacks.context import AttackContext
 from fedleak.core import Capability, FloatArray, Observation, Task
 from fedleak.errors import AttackError
-from fedleak.federation.models.imprint import BINS, signs, thresholds
+from fedleak.federation.models.imprint import BINS, measured, signs, thresholds
 from fedleak.games.game import Predictions, Questions
 from fedleak.games.recover import ExampleQuestions
 from fedleak.trace.prior import Prior
@@ -73,7 +73,7 @@ def read_out(
 ) -> tuple[FloatArray, npt.NDArray[np.float64]]:
     """The image in each bin, and how doubtful it is: infinitely where the bin is empty.
 
-    >>> image, doubt = read_out(np.array([[0.2, 0.6], [0.0, 0.0]]), np.array([2.0, 0.0]), np.array([0.1, 0.3]), 0.05)
+    >>> image, doubt = read_out(np.array([[0.2, 0.6], [0.0, 0.0]]), np.array([2.0, 0.0]), np.array([0.0, 0.9]), 0.05)
     >>> image[0].round(3).tolist(), doubt.tolist()
     ([0.1, 0.3], [0.0, inf])
     """
@@ -84,7 +84,7 @@ def read_out(
     found[present] = weights[present] / factor[present, None]
     outside = np.maximum(-found, found - 1).max(axis=1)
     # A mixture whose factors have both signs is neither within the range of pixels nor as bright as its bin.
-    bright = found.mean(axis=1)
+    bright = measured(found)
     widths = np.append(np.diff(cuts), cuts[-1] - cuts[-2])
     misses = np.maximum(np.maximum(cuts - bright, bright - np.append(cuts[1:], np.inf)), 0)
     doubt = np.where(present, np.maximum(outside - tolerance, 0) + misses / (widths + tolerance), np.inf)

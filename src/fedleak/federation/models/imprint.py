@@ -1,8 +1,8 @@
 """An imprint block: layers that a server puts in front of a model so that gradients hold single examples.
 
-Fowl et al. (2022, "Robbing the Fed"): a row of neurons that all measure the same thing, here an example's brightness h,
-and differ in their thresholds t_1 < t_2 < ...: z_i = max(0, h - t_i). An example sends the same gradient to every
-neuron whose threshold is below its brightness, so what neighbouring neurons differ by is the gradient of the examples
+Fowl et al. (2022, "Robbing the Fed"): a row of neurons that all measure the same thing, here a weighted brightness h of
+an example, and differ in their thresholds t_1 < t_2 < ...: z_i = max(0, h - t_i). An example sends the same gradient to
+every neuron whose threshold is below its brightness, so what neighbouring neurons differ by is the gradient of the examples
 between their thresholds. Its weights hold the example times a factor, and its bias the factor.
 
 The block adds one number to all inputs of the model behind it, which is trained as before. There are two kinds:
@@ -22,13 +22,13 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from fedleak.core import FloatArray, Layer, Layout, Params
+from fedleak.core import FloatArray, Layer, Layout, Params, rng_for
 from fedleak.federation.model import Model, Stochastic, Tensors
 from fedleak.federation.models.parts import linear, linear_layer, together
 from fedleak.lazy import torch
 from fedleak.plan.plan import ImprintPlan
 
-__all__ = ["BINS", "OUT", "MEASURE", "Imprinted", "design", "fits_imprint", "thresholds"]
+__all__ = ["BINS", "OUT", "MEASURE", "Imprinted", "design", "fits_imprint", "measured", "signs", "thresholds"]
 
 MEASURE, BINS, OUT = "imprint-measure", "imprint-bins", "imprint-out"
 
@@ -43,12 +43,26 @@ def fits_imprint(model: Model) -> str:
     return "it is trained otherwise than it is used (dropout)" if isinstance(model, Stochastic) else ""
 
 
+def measured(examples: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
+    """The weighted brightness of each example.
+
+    The weights are drawn once and for all. With equal ones, images of few grey levels would share few values: 8x8 digits
+    of 16 levels have about 150 different means.
+    """
+    flat = examples.reshape(len(examples), -1)
+    return np.asarray(flat.astype(np.float64) @ _weights(flat.shape[1]))
+
+
+def _weights(size: int) -> npt.NDArray[np.float64]:
+    return rng_for(0, "imprint", "weights").uniform(0, 2, size) / size
+
+
 def thresholds(public: npt.NDArray[np.floating], bins: int) -> npt.NDArray[np.float64]:
     """Quantiles of the brightness of public examples, smoothed: the examples to come lie between those that are known.
 
     Without a kernel (Gaussian, half of Silverman's width) few public examples leave many bins where nobody is.
     """
-    bright = public.reshape(len(public), -1).mean(axis=1, dtype=np.float64)
+    bright = measured(public)
     width = 0.9 * max(float(bright.std()), 1e-9) * len(bright) ** -0.2
     offsets = np.linspace(-_REACH, _REACH, _SMOOTH)
     values = (bright[:, None] + width * offsets).ravel()
@@ -64,13 +78,13 @@ def design(plan: ImprintPlan, public: npt.NDArray[np.floating]) -> Params:
     size, bins = int(np.prod(public.shape[1:])), plan.bins
     cuts, gain = thresholds(public, bins), plan.gain or _GAIN[plan.kind]
     if plan.kind == "linear":
-        rows = np.full((bins, size), gain / size)
+        rows = np.tile(gain * _weights(size), (bins, 1))
         found = {
             BINS: np.concatenate([rows.ravel(), -gain * cuts]),
             OUT: np.full(bins, _OUTPUT / (gain * bins)),
         }
     else:
-        measure = np.stack([np.full(size, gain / size), np.zeros(size)])
+        measure = np.stack([gain * _weights(size), np.zeros(size)])
         rows = np.concatenate([np.zeros((bins, size)), np.ones((bins, 1)), -cuts[:, None]], axis=1)
         found = {
             MEASURE: np.concatenate([measure.ravel(), [0.0, gain]]),
