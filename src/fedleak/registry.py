@@ -66,6 +66,7 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "mgan-passive-paper": "fedleak.attacks.reconstruct.mgan_ai:MganPassivePaper",
         "mgan-active": "fedleak.attacks.reconstruct.mgan_ai:MganActive",
         "mgan-active-paper": "fedleak.attacks.reconstruct.mgan_ai:MganActivePaper",
+        "gradient-inversion": "fedleak.attacks.recover.gradient_inversion:GradientInversion",
         "imprint": "fedleak.attacks.recover.imprint:ImprintReadOut",
         "hitaj-gan": "fedleak.attacks.reconstruct.hitaj:HitajGan",
         "link-rep": "fedleak.attacks.link.siamese:LinkRepresentatives",

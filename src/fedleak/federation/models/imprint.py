@@ -2,8 +2,8 @@
 
 Fowl et al. (2022, "Robbing the Fed"): a row of neurons that all measure the same thing, here a weighted brightness h of
 an example, and differ in their thresholds t_1 < t_2 < ...: z_i = max(0, h - t_i). An example sends the same gradient to
-every neuron whose threshold is below its brightness, so what neighbouring neurons differ by is the gradient of the examples
-between their thresholds. Its weights hold the example times a factor, and its bias the factor.
+every neuron whose threshold is below its brightness, so what neighbouring neurons differ by is the gradient of the
+examples between their thresholds. Its weights hold the example times a factor, and its bias the factor.
 
 The block adds one number to all inputs of the model behind it, which is trained as before. There are two kinds:
 
@@ -46,8 +46,8 @@ def fits_imprint(model: Model) -> str:
 def measured(examples: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
     """The weighted brightness of each example.
 
-    The weights are drawn once and for all. With equal ones, images of few grey levels would share few values: 8x8 digits
-    of 16 levels have about 150 different means.
+    The weights are drawn once and for all. With equal ones, images of few grey levels would share few values: 8x8
+    digits of 16 levels have about 150 different means.
     """
     flat = examples.reshape(len(examples), -1)
     return np.asarray(flat.astype(np.float64) @ _weights(flat.shape[1]))
