@@ -32,6 +32,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     # A model of four rounds is flat, so small steps leave noise as noise.
     "model-inversion-paper": {"steps": 60, "rate": 100.0, "confidence": 1.0},
     "mgan-active": LONGEST,
+    "gradient-inversion": {"iterations": 60, "step": 0.15},
 }
 # From nothing, and minutes; or like another one here.
 SLOW = (

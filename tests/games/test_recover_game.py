@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
-from fedleak.core import Capability, FloatArray, rng_for
+from fedleak.attacks.context import AttackContext
+from fedleak.core import Capability, FloatArray, Observation, Task, rng_for
 from fedleak.errors import AttackError
+from fedleak.games.game import Predictions, Questions
 from fedleak.games.recover import ExampleQuestions, Recover
 from fedleak.games.traces.examples import write_examples
 from fedleak.metrics import recovery
 from fedleak.metrics.attack_result import AttackResult
+from fedleak.testing import ContractBroken, check_attack
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth
+from fedleak.views.view import View
 
 
 @pytest.fixture(scope="module")
@@ -101,3 +106,24 @@ def test_wrong_predictions_are_refused(run: Path, wrong: FloatArray) -> None:
     questions, _ = asked(run, Recover())
     with pytest.raises(AttackError, match="attack 'mine'"):
         Recover().check(wrong, questions, "mine")
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Draws images without looking."""
+
+    name: ClassVar[str] = "noise"
+    summary: ClassVar[str] = "draws noise"
+    game: ClassVar[str] = "recover"
+    needs: ClassVar[Observation] = Observation.AGGREGATE
+    capabilities: ClassVar[Capability] = Capability.CHOOSE_MODEL
+    tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY,)
+
+    def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> Predictions:
+        assert isinstance(questions, ExampleQuestions)
+        return context.rng.random((questions.samples, *questions.shape), dtype=np.float32)
+
+
+def test_noise_fails_the_contract(tmp_path: Path) -> None:
+    with pytest.raises(ContractBroken, match="a planted leak was not found"):
+        check_attack(Noise(), tmp_path)
