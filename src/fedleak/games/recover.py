@@ -106,6 +106,7 @@ class Recover(BaseGame):
     needs_prior: ClassVar[bool | None] = False
     needs_evidence: ClassVar[bool] = True
     multiples: ClassVar[bool] = False
+    legend: ClassVar[str] = "Chance: the same images, compared with examples of people who took no part."
 
     round: Annotated[int, Meta(ge=1, description="the round whose examples are asked for")] = 1
     labels: Annotated[
