@@ -16,7 +16,8 @@ class Clock:
 
 
 def test_a_line_tells_the_share_and_the_time_left() -> None:
-    clock, said = Clock(), []
+    clock = Clock()
+    said: list[str] = []
     lines = Lines(said.append, clock=clock)
     lines.stage("Training 7 federations", 700)
     clock.now += 30
