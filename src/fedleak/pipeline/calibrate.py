@@ -15,7 +15,10 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from fedleak.errors import AttackStopped, FedleakError
+import numpy as np
+
+from fedleak.core import counted, rng_for
+from fedleak.errors import AttackError, AttackStopped, FedleakError
 from fedleak.federation.federation import Round, initial, train
 from fedleak.federation.monitor import Monitor
 from fedleak.federation.utility import centralised, evaluate, nearest
@@ -33,8 +36,9 @@ __all__ = ["Calibration", "Sample", "AttackSamples", "calibrate"]
 
 _TRAINING = 3.0  # seconds of rounds
 _ROUNDS = 400  # rounds at most: an attack on more of them would not be small any more
+_TURNS = 8  # updates of every client in the larger of two small runs, on average: games ask for several
+_BYTES = 300e6  # of disk for it, at most
 _DEFENDED = 2  # rounds under each defence
-_SMALLER = 4  # the second run is so many times smaller
 _ATTACK = 8.0  # seconds after which a small run of an attack is stopped, and its progress taken for the rest
 
 
@@ -90,7 +94,9 @@ def calibrate(plan: Plan, folder: Path, say: Callable[[str], None], least: float
     federations = len(plan.seeds) * sum(variant.trained for variant in variants(plan))
     if federations * (ready.seconds + plan.federation.rounds * per_round) < least:
         return None
-    sizes = sorted({max(1, len(rounds) // _SMALLER), len(rounds)})
+    sampled = len(rounds)
+    rounds = _repeated(plan, prepared, rounds)
+    sizes = sorted({max(1, len(rounds) // 2), len(rounds)})
     small = [_write(plan, run, prepared, rounds[:size], folder / f"rounds-{size}") for size in sizes]
     bytes_of = [_disk(one.folder / "trace") for one in small]
     grown = (bytes_of[-1] - bytes_of[0]) / (sizes[-1] - sizes[0]) if len(sizes) > 1 else float(bytes_of[0])
@@ -108,7 +114,7 @@ def calibrate(plan: Plan, folder: Path, say: Callable[[str], None], least: float
         defended=defended,
         central=_central(plan, prepared) if plan.federation.centralised else 0.0,
         tested=tested.seconds,
-        sampled=sizes[-1],
+        sampled=sampled,
         fixed_bytes=_disk(run.folder) + max(0.0, bytes_of[-1] - sizes[-1] * grown),
         round_bytes=grown,
         memory=_peak(),
@@ -158,6 +164,24 @@ def _train(
             if sum(seconds) > (budget if len(seconds) > 1 else 4 * budget):
                 break
     return rounds, seconds
+
+
+def _repeated(plan: Plan, ready: PreparedRun, rounds: list[Round]) -> list[Round]:
+    """These rounds and, where they are too few for a game, the same updates once more as if others had sent them.
+
+    What an attack takes depends on how many updates there are, not on what is in them.
+    """
+    if plan.isolate is not None or plan.join is not None:  # whose rounds are of certain clients
+        return rounds
+    size = sum(values.nbytes for one in rounds for values in (*one.updates.values(), *one.weights.values()))
+    wanted = min(_TURNS / plan.federation.fraction, _BYTES / max(1.0, size / len(rounds)), plan.federation.rounds)
+    more, rng = list[Round](), rng_for(0, "calibrate")
+    for number in range(len(rounds) + 1, int(wanted) + 1):
+        source = rounds[number % len(rounds)]
+        chosen = rng.choice(len(ready.clients), len(source.clients), replace=False)
+        sizes = np.array([len(ready.clients[client].data) for client in chosen], dtype=np.int64)
+        more.append(replace(source, number=number, clients=chosen, sizes=sizes, dropped=()))
+    return [*rounds, *more]
 
 
 def _per_round(seconds: Sequence[float]) -> float:
@@ -218,21 +242,20 @@ def _attacks(
             continue
         seen.append((attack, game))
         say(f"Running {attack.name}")
-        attacked, scored = list[Sample](), list[Sample]()
-        try:
-            for run, rounds in zip(small, sizes, strict=True):
+        attacked, scored, why = list[Sample](), list[Sample](), ""
+        for run, rounds in zip(small, sizes, strict=True):
+            try:
                 one, two = _attack(plan, run, play, rounds)
-                attacked.append(one)
-                if two is None:  # stopped: a larger run would be, too
-                    break
-                scored.append(two)
-                if one.seconds > _ATTACK / 2:
-                    break
-        except FedleakError as error:
-            if not attacked:
-                yield AttackSamples(play, why=str(error))
+            except FedleakError as error:  # perhaps there are too few updates to ask about: try the larger run
+                why = f"{error} (in a calibration of {counted(rounds, 'round')})"
                 continue
-        yield AttackSamples(play, tuple(attacked), tuple(scored))
+            attacked.append(one)
+            if two is None:  # stopped: a larger run would be, too
+                break
+            scored.append(two)
+            if one.seconds > _ATTACK / 2:
+                break
+        yield AttackSamples(play, tuple(attacked), tuple(scored), "" if attacked else why)
 
 
 def _attack(plan: Plan, run: Run, play: Play, rounds: int) -> tuple[Sample, Sample | None]:
@@ -250,7 +273,7 @@ def _attack(plan: Plan, run: Run, play: Play, rounds: int) -> tuple[Sample, Samp
             found = predict(run, attack, game, adversary, given, tick=tick)
     except AttackStopped as error:
         if not done:
-            raise FedleakError(f"it did not finish within {_ATTACK:g} s and does not report progress") from error
+            raise AttackError(f"it takes more than {_ATTACK:g} s and does not report progress") from error
         return Sample(rounds, _ATTACK / done), None
     with _Timer() as scoring:
         result = with_answers(run, found.predictions, game, given)
