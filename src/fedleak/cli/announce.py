@@ -43,7 +43,8 @@ def about_time(found: Estimate) -> Iterator[str]:
     yield f"  {'training':<24} {duration(found.training):>8} of computing"
     for one in found.attacks:
         took = "not known" if one.seconds is None else duration(one.seconds)
-        yield f"  {one.attack:<24} {took:>8} of computing, {counted(one.runs, 'run')}, {data_size(one.memory)} each"
+        each = f", {data_size(one.memory)} each" if one.memory else ""
+        yield f"  {one.attack:<24} {took:>8} of computing, {counted(one.runs, 'run')}{each}"
     yield f"  {'scoring':<24} {duration(found.scoring):>8} of computing"
     for what in found.unknown:
         yield f"  not in the estimate: {printable(what)}"

@@ -22,6 +22,11 @@ __all__ = ["command"]
 _NONE = "none"
 
 
+def interactive() -> bool:
+    """Whether somebody can answer."""
+    return sys.stdin.isatty()
+
+
 class _Settle:
     """Takes a choice from a flag, from a guess that is sure or accepted, or asks the user."""
 
@@ -41,7 +46,7 @@ class _Settle:
             if guess.value is not None:
                 click.echo(f"  {flag + ':':<10} {printable(guess.value)} ({printable(guess.why)})")
             return guess.value
-        if self.yes or not sys.stdin.isatty():
+        if self.yes or not interactive():
             take = "" if guess.value is None else f", or take the guess '{printable(guess.value)}' with --yes"
             raise PlanError(f"cannot ask: {question} Name it with --{flag}{take}")
         self.asked += 1
@@ -107,7 +112,7 @@ def command(data: Path | None, out: Path | None, own: str | None, yes: bool, for
 
 
 def _which(yes: bool) -> Path:
-    if yes or not sys.stdin.isatty():
+    if yes or not interactive():
         raise PlanError(
             "name the data: fedleak init DATA --yes; what is guessed can be set with --user, --label, --text, --time, "
             "--task, --prior"

@@ -13,6 +13,7 @@ from fedleak.report.formatting import printable
 
 __all__ = ["Choice", "FirstPlan", "federation_like", "title_of", "write_plan"]
 
+_SEEDS = "seeds = [0, 1, 2]  # three runs, with other random choices: intervals are over users and runs"
 _MANY = 150  # users above which a plan takes some of them
 _SOME = 100
 _CLIENTS = 8  # clients in a round, about
@@ -63,7 +64,7 @@ def write_plan(plan: FirstPlan) -> str:
         *(f"# - {printable(note)}" for note in plan.notes),
         "",
         f"title = {toml_value(plan.title)}",
-        "seeds = [0, 1, 2]  # three runs, with other random choices: intervals are over users and runs",
+        *([] if "trace" in plan.tables else [_SEEDS]),
         "",
     ]
     for name, table in plan.tables.items():

@@ -74,6 +74,8 @@ def _table(path: Path, ask: Ask) -> FirstPlan:
         "task": Choice(task, guess.why if task == guess.value else ""),
         "user": Choice(user, look.columns[user].shown),
     }
+    if look.decimal == "comma":
+        dataset["decimal"] = Choice("comma", "numbers are written like 1,5")
     notes: list[str] = []
     required = [name for name in (user, label, text) if name]
     if text is None:

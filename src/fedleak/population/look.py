@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,6 +12,7 @@ from pathlib import Path
 from fedleak.core import counted
 from fedleak.errors import DataError
 from fedleak.population.datasets.dates import read_date
+from fedleak.population.datasets.features import Decimal, to_number
 from fedleak.population.datasets.rows import Row, is_missing, read_rows
 
 __all__ = ["Column", "Guess", "TableLook", "look_at_table"]
@@ -63,6 +65,7 @@ class TableLook:
     file: Path
     rows: int
     columns: Mapping[str, Column]
+    decimal: Decimal  # how most columns write numbers that are not whole
 
     def user(self) -> Guess:
         """The column with the user: few enough values that each has several rows."""
@@ -187,34 +190,31 @@ def look_at_table(file: Path, separator: str | None = None) -> TableLook:
         raise DataError(f"{file}: no rows")
     names = dict.fromkeys(str(name) for row in rows for name in row.values)
     nested = {name for row in rows for name, value in row.values.items() if isinstance(value, (dict, list))}
-    columns = {name: _column(name, rows) for name in names if name not in nested and name.strip()}
-    return TableLook(file=file, rows=len(rows), columns=columns)
+    kept = [name for name in names if name not in nested and name.strip()]
+    columns = {name: _column(name, rows, "point") for name in kept}
+    commas = {name: _column(name, rows, "comma") for name in kept}
+    if sum(one.numbers for one in commas.values()) > sum(one.numbers for one in columns.values()):
+        return TableLook(file=file, rows=len(rows), columns=commas, decimal="comma")
+    return TableLook(file=file, rows=len(rows), columns=columns, decimal="point")
 
 
-def _column(name: str, rows: Sequence[Row]) -> Column:
+def _column(name: str, rows: Sequence[Row], decimal: Decimal) -> Column:
     raw = [row.optional(name).strip() if name in row.values else "" for row in rows]
     values = ["" if is_missing(value) else value for value in raw]
     present = [value for value in values if value]
     distinct = Counter(present)
-    numbers = bool(distinct) and all(_number(value) is not None for value in distinct)
+    read = [to_number(value, decimal) for value in distinct]
+    numbers = bool(read) and all(value is not None and math.isfinite(value) for value in read)
     return Column(
         name=name,
         values=values,
         present=len(present),
         distinct=len(distinct),
         numbers=numbers,
-        whole=numbers and all(float(value).is_integer() for value in distinct),
+        whole=numbers and all(value is not None and value.is_integer() for value in read),
         dates=bool(distinct) and _dates(name, distinct),
         words=sum(len(value.split()) for value in present) / max(1, len(present)),
     )
-
-
-def _number(value: str) -> float | None:
-    try:
-        number = float(value if "_" not in value else "")
-    except ValueError:
-        return None
-    return number if abs(number) < float("inf") else None
 
 
 def _dates(name: str, values: Iterable[str]) -> bool:
