@@ -136,7 +136,7 @@ class _Timer:
 
 
 def _train(
-    plan: Plan, variant: Variant, ready: PreparedRun, budget: float, most: int = _ROUNDS
+    plan: Plan, variant: Variant, ready: PreparedRun, budget: float, most: int | None = None
 ) -> tuple[list[Round], list[float]]:
     """Rounds of the real engine, and the seconds of each; at least two, unless the first takes far too long."""
     monitor = None
@@ -156,7 +156,7 @@ def _train(
     rounds, seconds = list[Round](), list[float]()
     with closing(made):  # type: ignore[type-var]
         since = time.process_time()
-        for done in itertools.islice(made, most):
+        for done in itertools.islice(made, _ROUNDS if most is None else most):
             now = time.process_time()
             rounds.append(done)
             seconds.append(now - since)
