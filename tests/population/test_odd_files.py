@@ -1,6 +1,7 @@
 """Tables as programs of all kinds write them: encodings, line ends, decimal commas, spreadsheets."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,14 +14,14 @@ HEADER = "user,a,b,y\n"
 ROWS = "".join(f"u{i % 3},{i}.5,{i % 7},{'xy'[i % 2]}\n" for i in range(12))
 
 
-def load(folder: Path, content: str | bytes, name: str = "t.csv", **settings: object) -> Population:
+def load(folder: Path, content: str | bytes, name: str = "t.csv", **settings: Any) -> Population:
     file = folder / name
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
-    chosen = {"features": ("a", "b"), "label": "y", "standardise": False, **settings}
-    return TableDataset(path=str(file), **chosen).load(0)  # type: ignore[arg-type]
+    chosen: dict[str, Any] = {"features": ("a", "b"), "label": "y", "standardise": False, **settings}
+    return TableDataset(path=str(file), **chosen).load(0)
 
 
-def refused(folder: Path, content: str | bytes, name: str = "t.csv", **settings: object) -> str:
+def refused(folder: Path, content: str | bytes, name: str = "t.csv", **settings: Any) -> str:
     with pytest.raises(DataError) as caught:
         load(folder, content, name, **settings)
     said = str(caught.value)
@@ -28,7 +29,7 @@ def refused(folder: Path, content: str | bytes, name: str = "t.csv", **settings:
     return said.replace(f"{folder}/", "")
 
 
-def values(found: Population) -> list[list[float]]:
+def values(found: Population) -> list[Any]:
     return [user.examples.x.tolist() for user in found.users]
 
 
@@ -95,7 +96,7 @@ def test_numbers_in_json_are_never_read_with_commas(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_read_is_told_in_one_line(
-    tmp_path: Path, content: str | bytes, settings: dict[str, object], said: str
+    tmp_path: Path, content: str | bytes, settings: dict[str, Any], said: str
 ) -> None:
     assert said in refused(tmp_path, content, **settings)
 
