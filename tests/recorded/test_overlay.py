@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from clinic import PLAN, record_run
 from click.testing import CliRunner
+from clinic import PLAN, record_run
 from clinic_app.task import train
 from curious import BuildsTheModel, ReadsTheData
 
