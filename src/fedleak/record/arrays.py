@@ -59,8 +59,10 @@ class ArrayLayout:
         return tuple(layer.name for layer in self.layout if layer.name.endswith(BUFFERS))
 
     def empty(self) -> dict[str, FloatArray]:
-        """A model of zeros."""
-        return {layer.name: np.zeros(layer.size, np.float32) for layer in self.layout}
+        """A model of zeros, its layers one after another in one vector, so that a writer need not join them."""
+        ends = np.cumsum([layer.size for layer in self.layout])
+        flat = np.zeros(ends[-1], np.float32)
+        return {layer.name: flat[end - layer.size : end] for layer, end in zip(self.layout, ends.tolist(), strict=True)}
 
     def model(self, arrays: Arrays, before: Params | None = None) -> dict[str, FloatArray]:
         """The arrays of a model as flat layers; an error names an array that does not fit.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from fedleak.trace.direct_io import LONG, PAGE, STAGE, write_at
 if TYPE_CHECKING:
     from fedleak.trace.writer import TraceWriter
 
-__all__ = ["BLOCK", "UpdateRows", "raw_bytes", "cannot_write"]
+__all__ = ["BLOCK", "UpdateRows", "raw_bytes", "joined_in_memory", "cannot_write"]
 
 # Values that are taken at a time from an update to the disk: they stay in the processor's cache meanwhile.
 BLOCK = 1 << 16
@@ -167,6 +168,19 @@ class UpdateRows:
 def raw_bytes(values: npt.NDArray[Any]) -> Bytes:
     """The bytes of an array."""
     return np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+
+
+def joined_in_memory(parts: Sequence[npt.NDArray[np.float32]]) -> npt.NDArray[np.float32] | None:
+    """The vector that these parts are views of, if they make it up from its first value to its last, in this order."""
+    whole = parts[0].base
+    if not isinstance(whole, np.ndarray) or whole.ndim != 1 or whole.dtype != parts[0].dtype or whole.strides != (4,):
+        return None
+    place = whole.ctypes.data
+    for part in parts:
+        if part.base is not whole or part.strides != (4,) or part.ctypes.data != place:
+            return None
+        place += part.nbytes
+    return whole if place == whole.ctypes.data + whole.nbytes else None
 
 
 def cannot_write(folder: Path, number: int, needed: int, error: OSError) -> TraceError:

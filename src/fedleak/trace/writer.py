@@ -24,7 +24,7 @@ from fedleak.trace.files import open_regular, private_folder
 from fedleak.trace.header import Header, TraceTable
 from fedleak.trace.log import LOG, Commit, Log
 from fedleak.trace.reader import Dropped, Joined, Trace
-from fedleak.trace.update_rows import UpdateRows, cannot_write, raw_bytes
+from fedleak.trace.update_rows import UpdateRows, cannot_write, joined_in_memory, raw_bytes
 
 if TYPE_CHECKING:
     from fedleak.federation.federation import Round
@@ -174,7 +174,9 @@ class TraceWriter:
         for (name, size), part in zip(self._layers, parts, strict=True):
             if part.shape != (size,):
                 raise ValueError(f"layer '{name}' has shape {part.shape}, not ({size},)")
-        return np.concatenate(parts)
+        # A recorder never changes a model that it handed over; an engine may.
+        whole = joined_in_memory(parts) if self.header.rounds is None else None
+        return np.concatenate(parts) if whole is None else whole
 
     def _updates(self, record: Round, layer: str, size: int) -> npt.NDArray[Any]:
         rows = np.asarray(record.updates[layer])
