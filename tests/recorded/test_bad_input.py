@@ -148,6 +148,12 @@ def test_a_run_without_a_key_says_so(copied: Path, fedleak: Run, tmp_path: Path)
     assert "has no key/" in refused(fedleak, PLAN, tmp_path)
 
 
+def test_the_key_of_another_run_is_refused(copied: Path, fedleak: Run, tmp_path: Path) -> None:
+    shutil.rmtree(copied / "key")
+    record_run(tmp_path / "other", rounds=1, present=8).joinpath("key").rename(copied / "key")
+    assert "is the key of another run: it knows none of the 12 clients" in refused(fedleak, PLAN, tmp_path)
+
+
 def test_a_single_client_is_too_few(fedleak: Run, tmp_path: Path) -> None:
     record_run(tmp_path / "run", rounds=2, present=1, clinics=1)
     assert "an audit needs two" in refused(fedleak, PLAN, tmp_path)
