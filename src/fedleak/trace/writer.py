@@ -21,6 +21,7 @@ from fedleak.trace.checksum import Bytes, checksum
 from fedleak.trace.closed import Closed
 from fedleak.trace.direct_io import Staging, write_at
 from fedleak.trace.files import open_regular, private_folder
+from fedleak.trace.half import has_infinities, to_half
 from fedleak.trace.header import Header, TraceTable
 from fedleak.trace.log import LOG, Commit, Log
 from fedleak.trace.reader import Dropped, Joined, Trace
@@ -187,9 +188,8 @@ class TraceWriter:
     def _stored(self, rows: npt.NDArray[Any], number: int, layer: str) -> npt.NDArray[Any]:
         if self.header.dtype == "float32":
             return rows.astype("<f4", copy=False)
-        with np.errstate(over="ignore"):
-            half = rows.astype("<f2")
-        if np.isinf(half).any() and not np.isinf(rows).any():
+        half = to_half(rows)
+        if has_infinities(half) and np.isinf(half).any() and not np.isinf(rows).any():
             where = "as a parameter of the recorder" if self.header.rounds is None else "in the plan's [record]"
             raise TraceError(
                 f"round {number}: an update of layer '{layer}' reaches {np.abs(rows).max():.3g}, more than float16 can "
