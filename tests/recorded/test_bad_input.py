@@ -80,9 +80,11 @@ def test_reconstruction_asks_for_the_data_to_compare_with() -> None:
         (":Net", ":Nets", "cannot be imported"),
         (":prior", ":renamed", "Give them the same names"),
         (":prior", ":wrong_shape", "fails on examples of shape (7,)"),
+        (":prior", ":measured", "where (examples, 1) is needed to regress, as the labels are not whole numbers"),
         (":prior", ":failing", "FileNotFoundError: patients.parquet"),
         ('owners = "key"', 'owners = "nobody.csv"', "no such file"),
         ("lr = 0.1", 'train = "clinic_app.task:broken_train"', "RuntimeError: no such device"),
+        ("lr = 0.1", 'train = "clinic_app.task:diverging_train"', "diverged in every round"),
     ],
 )
 def test_what_does_not_fit_the_run_is_named(
@@ -126,6 +128,21 @@ def test_a_truncated_run_is_refused(copied: Path, fedleak: Run, tmp_path: Path) 
     with open(file, "r+b") as opened:
         opened.truncate(file.stat().st_size // 2)
     assert "is truncated" in refused(fedleak, PLAN, tmp_path)
+
+
+def test_a_truncated_log_is_refused_where_the_recording_was_closed(copied: Path, fedleak: Run, tmp_path: Path) -> None:
+    log = copied / "trace" / "log"
+    log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:-2]))
+    said = refused(fedleak, PLAN, tmp_path)
+    assert "closed after 5 rounds, and the log has 3" in said
+
+
+@pytest.mark.parametrize("lines", [0, 1])  # the first one is the initial model
+def test_a_run_without_a_finished_round_is_refused(lines: int, copied: Path, fedleak: Run, tmp_path: Path) -> None:
+    (copied / "trace" / "closed.json").unlink()
+    log = copied / "trace" / "log"
+    log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:lines]))
+    assert "holds no finished round; its server was stopped too early" in refused(fedleak, PLAN, tmp_path)
 
 
 def test_a_run_of_a_newer_version_is_refused(copied: Path, fedleak: Run, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from fedleak.core import IntArray, Task, rng_for
-from fedleak.errors import PlanError, did_you_mean
+from fedleak.errors import PlanError, TraceError, did_you_mean
 from fedleak.pipeline.recorded_model import RecordedModel, recorded_model
 from fedleak.pipeline.recorded_users import RecordedUsers, read_owners, recorded_users, require_clients
 from fedleak.plan.plan import Plan
@@ -44,8 +44,7 @@ class Overlay:
 
 def overlay_work(plan: Plan) -> tuple[str, int]:
     """What preparing a recorded run will take, in words, and in units of progress."""
-    assert plan.trace is not None
-    recording = Recording.open(plan.trace.path)
+    recording = _opened(plan)
     rounds = recording.trace.rounds
     owners = read_owners(plan, recording)
     users = 0 if owners is None or not _has_prior(plan) else owners.candidates(plan.truth.unit)
@@ -79,9 +78,16 @@ def prepare_overlay(plan: Plan, seed: int, folder: Path) -> Overlay:
     return ready
 
 
-def _prepared(plan: Plan, plan_seed: int) -> Overlay:
+def _opened(plan: Plan) -> Recording:
     assert plan.trace is not None
     recording = Recording.open(plan.trace.path)
+    if not recording.trace.rounds:
+        raise TraceError(f"{recording.folder} holds no finished round; its server was stopped too early")
+    return recording
+
+
+def _prepared(plan: Plan, plan_seed: int) -> Overlay:
+    recording = _opened(plan)
     users = recorded_users(plan, recording, plan_seed)
     require_clients(recording, users.client_user)
     built = recorded_model(plan, recording, users)
