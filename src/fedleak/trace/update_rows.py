@@ -27,7 +27,7 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class UpdateRows:
-    """The updates of a round that is not complete yet, written as they come.
+    """The updates of a round that is not complete yet, written as they come: by client, or by layer and then by client.
 
     A recorder beside somebody else's server must neither hold all clients' updates in memory nor read each of them
     more than once. Until the round is appended no line of the log covers them, so they do not count.
@@ -134,17 +134,18 @@ class UpdateRows:
         writer._roll_back()
         return cannot_write(writer.folder, writer._at.round + 1, sum(table.row for table in self._tables), error)
 
-    def end(self) -> None:
-        """End the row; every layer must be complete."""
+    def end(self, count: int = 1) -> None:
+        """End so many rows; every layer must be complete."""
         for layer, table in enumerate(self._tables):
-            complete = self._starts[layer] + (self.count + 1) * table.row
+            complete = self._starts[layer] + (self.count + count) * table.row
             if table.name in self._writer._holes:  # zeros take no space
-                self._sums[layer].update(self._zeros.setdefault(layer, np.zeros(table.row, np.uint8)))
+                for _ in range(count):
+                    self._sums[layer].update(self._zeros.setdefault(layer, np.zeros(table.row, np.uint8)))
                 os.ftruncate(self._writer._files[table.name], complete)
                 self._places[layer] = complete
             if self._places[layer] != complete:
-                raise ValueError(f"an update of layer '{self._writer._layers[layer][0]}' is not {table.row} bytes long")
-        self.count += 1
+                raise ValueError(f"updates of layer '{self._writer._layers[layer][0]}' are not {table.row} bytes long")
+        self.count += count
 
     def restart(self) -> None:
         """Forget everything that was written."""
