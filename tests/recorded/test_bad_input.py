@@ -171,6 +171,21 @@ def test_the_key_of_another_run_is_refused(copied: Path, fedleak: Run, tmp_path:
     assert "is the key of another run: it knows none of the 12 clients" in refused(fedleak, PLAN, tmp_path)
 
 
+def test_a_run_in_which_every_client_was_lost_is_refused(fedleak: Run, tmp_path: Path) -> None:
+    record_run(tmp_path / "run", rounds=2, skip_rounds=(1, 2))
+    assert "holds no update of any client in 2 rounds" in refused(fedleak, PLAN, tmp_path)
+
+
+@pytest.mark.parametrize(("old", "new"), [(":Net", ":Wide"), (":prior", ":renamed")])
+def test_the_check_of_a_run_says_what_does_not_fit_it(
+    old: str, new: str, copied: Path, fedleak: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "clinics.toml").write_text(PLAN.replace(old, new) + REID)
+    done = fedleak("trace", "check", "run", "--plan", "clinics.toml")
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert ("recorded 'hidden.weight' (16, 10)" if new == ":Wide" else "Give them the same names") in done.stderr
+
+
 def test_a_single_client_is_too_few(fedleak: Run, tmp_path: Path) -> None:
     record_run(tmp_path / "run", rounds=2, present=1, clinics=1)
     assert "an audit needs two" in refused(fedleak, PLAN, tmp_path)

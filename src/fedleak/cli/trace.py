@@ -11,6 +11,7 @@ import msgspec
 
 from fedleak.cli.options import console
 from fedleak.errors import PlanError
+from fedleak.pipeline.overlay_prepare import check_fit
 from fedleak.pipeline.playable import Known, Playable, playable
 from fedleak.pipeline.recorded_secrets import recorded_secrets
 from fedleak.pipeline.trace_facts import TraceFacts, facts_of, open_folder
@@ -43,8 +44,8 @@ def command() -> None:
 def check(folder: Path, plan_file: Path | None, as_json: bool) -> None:
     """Say what the recorded run in DIR holds, which attacks can be run on it, and what every other one lacks.
 
-    All checksums are verified. With --plan, the owners, secrets and prior data that the plan names are read too, so its
-    code is executed.
+    All checksums are verified. With --plan, the owners, secrets, prior data and model that the plan names are read too,
+    so its code is executed, and what does not fit the run is an error.
 
     \b
     Examples:
@@ -79,6 +80,8 @@ def _known(recording: Recording, path: Path | None) -> Known:
         told = call(plan.truth.owners) if is_code(plan.truth.owners) else None
         owners = owners_of(recording, plan.truth.owners, told)
     given = plan.prior.data is not None or plan.dataset.name != "own"
+    if given and owners is not None and recording.trace.header.clients:
+        check_fit(plan)
     return Known(
         plan=plan,
         owners=owners,

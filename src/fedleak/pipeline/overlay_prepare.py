@@ -20,7 +20,7 @@ from fedleak.trace.evidence import Evidence
 from fedleak.trace.prior import Background, Prior
 from fedleak.trace.truth import Truth
 
-__all__ = ["Overlay", "prepare_overlay", "shadow_rounds", "overlay_work", "recorded_findings"]
+__all__ = ["Overlay", "prepare_overlay", "shadow_rounds", "overlay_work", "recorded_findings", "check_fit"]
 
 _FEWEST, _MOST = 4, 30  # rounds in which a shadow client trains
 
@@ -61,6 +61,14 @@ def _has_prior(plan: Plan) -> bool:
     return plan.prior.data is not None or "dataset" in plan.resolved
 
 
+def check_fit(plan: Plan) -> None:
+    """Raise the error that an audit would end with where owners, prior data or the model do not fit the run."""
+    recording = _opened(plan)
+    users = recorded_users(plan, recording, plan.seeds[0])
+    require_clients(recording, users.client_user)
+    _check_layers(plan, recorded_model(plan, recording, users))
+
+
 def shadow_rounds(plan: Plan, recording: Recording) -> int:
     """In how many rounds each shadow client trains: about as often as a client takes part, within bounds."""
     assert plan.trace is not None
@@ -83,6 +91,11 @@ def _opened(plan: Plan) -> Recording:
     recording = Recording.open(plan.trace.path)
     if not recording.trace.rounds:
         raise TraceError(f"{recording.folder} holds no finished round; its server was stopped too early")
+    if not recording.trace.header.clients:
+        raise TraceError(
+            f"{recording.folder} holds no update of any client in {recording.trace.rounds} rounds; "
+            f"`fedleak trace check {recording.folder}` says what became of them"
+        )
     return recording
 
 
