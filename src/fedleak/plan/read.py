@@ -73,6 +73,9 @@ def load_plan(path: Path, *, full: bool = False) -> Plan:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise PlanError(f"{path}: no such plan (fedleak list plans shows the shipped ones)") from None
+    except IsADirectoryError:
+        run = "; name the plan that audits this recorded run" if (path / "trace" / "header.json").exists() else ""
+        raise PlanError(f"{path}: is a folder, not a plan{run}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise PlanError(f"{path}: cannot be read: {error}") from error
     change: Mapping[str, Any] = {}
