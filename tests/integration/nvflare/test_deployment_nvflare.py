@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from framework_runs import assert_closed, assert_private, assert_still_open, audit, lost_by_name, updates_by_name
 from nvflare_deployment import Deployment, rounds, wait
-from test_record_nvflare import EXAMPLE, HOSPITALS, assert_updates_are_what_hospitals_sent
+from test_record_nvflare import EXAMPLE, assert_updates_are_what_hospitals_sent
 
 from fedleak.trace.reader import Trace
 
@@ -57,7 +57,7 @@ def test_a_job_of_a_deployment_is_recorded_and_audited(deployment: Deployment, e
         assert_updates_are_what_hospitals_sent(run, number)
     assert Trace.open(run / "trace").header.origin["job"] == job
     assert lost_by_name(run) == []
-    assert_private(run, HOSPITALS)
+    assert_private(run, tuple(deployment.sites))
     assert_closed(run, 3)
 
     scores = audit(EXAMPLE, run, tmp_path / "example").scores
