@@ -64,7 +64,7 @@ class Deployment:
 
     def wait_for_end(self, job: str, seconds: float) -> str:
         """How the job ended, or why that is not known."""
-        answer = self._admin("job", "wait", job, "--timeout", str(seconds), "--interval", "1", may_fail=True)
+        answer = self._admin("job", "wait", job, "--timeout", str(seconds), "--interval", "1")
         data = answer.get("data") or {}
         return str(data.get("status", answer))
 
@@ -89,10 +89,13 @@ class Deployment:
         log = (self.folder / "localhost.log").read_text()
         return all(f"client {site} registered" in log for site in self.sites)
 
-    def _admin(self, *words: str, may_fail: bool = False) -> dict[str, Any]:
-        """What a command of the admin answers."""
-        kit = ("--startup-kit", str(self.kits / ADMIN))
-        answer: dict[str, Any] = json.loads(self._run("--format", "json", *words, *kit, may_fail=may_fail))
+    def _admin(self, *words: str) -> dict[str, Any]:
+        """What a command of the admin answers; on a busy machine it may take several attempts to be let in."""
+        for _ in range(10):
+            printed = self._run("--format", "json", *words, "--startup-kit", str(self.kits / ADMIN), may_fail=True)
+            answer: dict[str, Any] = json.loads(printed)
+            if answer.get("error_code") != "CONNECTION_FAILED":
+                break
         return answer
 
     def _run(self, *words: str, may_fail: bool = False) -> str:
