@@ -171,8 +171,8 @@ def test_a_run_without_a_key_says_so(copied: Path, fedleak: Run, tmp_path: Path)
 
 
 def test_the_key_of_another_run_is_refused(copied: Path, fedleak: Run, tmp_path: Path) -> None:
-    shutil.rmtree(copied / "key")
-    record_run(tmp_path / "other", rounds=1, present=8).joinpath("key").rename(copied / "key")
+    key = copied / "key" / "clients.jsonl"
+    key.write_text(key.read_text().replace('"c-', '"c-0'))
     assert "is the key of another run: it knows none of the 12 clients" in refused(fedleak, PLAN, tmp_path)
 
 
@@ -187,8 +187,8 @@ def test_the_check_of_a_run_says_what_does_not_fit_it(
 ) -> None:
     (tmp_path / "clinics.toml").write_text(PLAN.replace(old, new) + REID)
     done = fedleak("trace", "check", "run", "--plan", "clinics.toml")
-    assert done.returncode == 1 and "Traceback" not in done.stderr
-    assert ("recorded 'hidden.weight' (16, 10)" if new == ":Wide" else "Give them the same names") in done.stderr
+    [said] = [line for line in done.stdout.splitlines() if line.startswith("plan ")]
+    assert ("recorded 'hidden.weight' (16, 10)" if new == ":Wide" else "Give them the same names") in said
 
 
 def test_a_single_client_is_too_few(fedleak: Run, tmp_path: Path) -> None:
