@@ -69,7 +69,7 @@ def check(folder: Path, plan_file: Path | None, as_json: bool) -> None:
 
 
 def _misfit(known: Known) -> str:
-    """The error that an audit with the plan would end with, where owners, prior data or the model do not fit the run."""
+    """The error that an audit would end with, where owners, prior data or the model of the plan do not fit the run."""
     if known.plan is None or known.owners is None or known.population is None:
         return ""
     try:
