@@ -9,13 +9,15 @@ import click
 from fedleak.cli.audit import conclude
 from fedleak.pipeline import stages
 from fedleak.report import results_file
+from fedleak.report.names import with_names
 
 __all__ = ["command"]
 
 
 @click.command("report")
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
-def command(folder: Path) -> int:
+@click.option("--names", is_flag=True, help="Show users' names instead of pseudonyms; needs the key in FOLDER/runs.")
+def command(folder: Path, names: bool) -> int:
     """Show the results in an output FOLDER and rewrite its HTML report.
 
     \b
@@ -23,5 +25,7 @@ def command(folder: Path) -> int:
       fedleak report results/
     """
     result = results_file.with_images(results_file.read_results(folder), folder)
+    if names:
+        result = with_names(result, folder)
     stages.report(result, folder)
     return conclude(result, folder)
