@@ -1,4 +1,4 @@
-"""Nobody's name leaves the truth: a small audit of people with distinctive names, and every output searched for them."""
+"""Nobody's name leaves the truth: an audit of people with distinctive names, and every output searched for them."""
 
 from __future__ import annotations
 

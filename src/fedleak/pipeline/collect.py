@@ -97,7 +97,9 @@ def unplayed(plan: Plan, results: Sequence[RunResult]) -> list[Untested]:
     missing = sum(len(claims) < len(plan.seeds) for result in results for claims in result.played.values())
     if not missing:
         return []
-    return [Untested(what=f"{missing} attacks of the plan", why="not run yet; `fedleak audit` runs them")]
+    return [
+        Untested(what=f"{missing} attacks of the plan", why="not run yet", needs="`fedleak audit`, which runs them")
+    ]
 
 
 def effects(every: Sequence[Run]) -> list[Effect]:

@@ -20,10 +20,11 @@ def with_names(audit: Audit, folder: Path) -> Audit:
     kept = Pseudonyms.open(Path(folder))
     if not kept.path.exists():
         raise TraceError(
-            f"{kept.path} is missing, and nothing else says whose a pseudonym is; show names where the runs are, or run "
-            "`fedleak score` there"
+            f"{kept.path} is missing, and nothing else says whose a pseudonym is; show names where the runs are, or "
+            "run `fedleak score` there"
         )
-    return msgspec.convert(_restored(msgspec.to_builtins(audit), kept.names), Audit)
+    found = msgspec.convert(_restored(msgspec.to_builtins(audit), kept.names), Audit)
+    return msgspec.structs.replace(found, named=True)
 
 
 def _restored(value: Any, names: Mapping[str, str]) -> Any:

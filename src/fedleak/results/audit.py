@@ -30,7 +30,7 @@ __all__ = [
     "Audit",
 ]
 
-SCHEMA = 3
+SCHEMA = 4
 
 
 class Utility(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,6 +153,7 @@ class Untested(msgspec.Struct, frozen=True, kw_only=True):
 
     what: str
     why: str
+    needs: str = ""  # what testing it would take; the report groups by it
 
 
 class NotRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -193,4 +194,7 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     plan: str  # the plan file as it was run
     resolved: dict[str, Any]  # the same with every default filled in
     environment: dict[str, str]  # versions, machine, seconds
+    versions: dict[str, str] = {}  # SHA-256 of the data, the plan, its settings and the code
+    named: bool = False  # users have their names, not pseudonyms; never in results.json
+    settings: dict[str, dict[str, str]] = {}  # defence -> setting -> what it means
     schema: int = SCHEMA

@@ -14,6 +14,7 @@ import msgspec
 
 from fedleak.core import Capability, Observation, in_unit
 from fedleak.games.game import Game
+from fedleak.plan.meaning import meanings
 from fedleak.plan.plan import Plan
 from fedleak.plan.recorded_run import possible_controls
 from fedleak.results.audit import Audit, GameFigure, GameInfo, NotRun, Score, Threat, Utility
@@ -27,6 +28,7 @@ from fedleak.score.score import AttackResult, Measured, measure_all, scores_of
 from fedleak.score.tradeoff import Price, tradeoffs
 from fedleak.score.untested import missing_strongest, too_little, untested
 from fedleak.score.users import tail_of
+from fedleak.score.versions import versions
 from fedleak.trace.pseudonyms import Pseudonyms
 from fedleak.trace.run_facts import RunFacts
 from fedleak.views.adversaries import Adversary
@@ -81,10 +83,12 @@ def assemble(
         if plan.trace is None
         else [],
         not_run=[NotRun(adversary=who, game=game, attack=attack) for (who, game), attack in missing.items()],
-        untested=[*untested(plan), *too_little(plan, runs)],
+        untested=[*untested(plan, first), *too_little(plan, runs)],
         plan=plan.text,
         resolved=dict(plan.resolved),
         environment=environment(seconds),
+        versions=versions(plan, base.facts),
+        settings={d.name: meanings(type(d)) for run in runs for d in run.defences},
     )
 
 
