@@ -90,7 +90,7 @@ def test_no_output_of_an_audit_names_a_user_unless_it_is_asked_to(fedleak: Run, 
     out = tmp_path / "out"
     done = fedleak("audit", people, "--out", out)
     assert done.returncode == 0, done.stderr
-    signed = fedleak("report", out)
+    signed = fedleak("report", out, "--signoff")
     assert signed.returncode == 0, signed.stderr
     outputs = {path.name: path.read_text() for path in out.rglob("*") if path.suffix in (".json", ".html")}
     shown = {name: text for name, text in outputs.items() if not {"truth", "prior", "runs"} & set(name.split("."))}
@@ -98,7 +98,7 @@ def test_no_output_of_an_audit_names_a_user_unless_it_is_asked_to(fedleak: Run, 
     for name, text in shown.items():
         if name not in inside:
             assert named(text) == [], name
-    assert {"results.json", "report.html", "distances.json", "t-sne.json", "bias.json"} <= set(shown)
+    assert {"results.json", "report.html", "sign-off.html", "distances.json", "t-sne.json", "bias.json"} <= set(shown)
     for text in (done.stdout, done.stderr, signed.stdout, signed.stderr):
         assert named(text) == []
 

@@ -54,7 +54,7 @@ def exact(scene: GameSummary) -> str:
             else "its interval does not account for that"
         )
         parts.append(f"Picked as the strongest of {many} attacks; {holds}.")
-    return " ".join([*parts, _other_number(scene, best), seeds(best)]).strip()
+    return " ".join(filter(None, [*parts, seeds(best), _other_number(scene, best)]))
 
 
 def _other_number(scene: GameSummary, best: Score) -> str:

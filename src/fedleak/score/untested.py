@@ -98,10 +98,12 @@ def _lacking(attack: Any, game: Any, facts: RunFacts) -> str:
     """What of the data an attack needs and this audit does not have; empty if nothing, or if it is not recorded."""
     if facts.offers is None:
         return ""
+    missing = [name for name in getattr(game, "needs_data", ()) if name not in facts.offers]
+    if missing:
+        return _WORDS.get(missing[0], missing[0])
     if facts.task and facts.task not in {task.value for task in attack.tasks}:
         return f"a model for {' or '.join(task.value for task in attack.tasks)}"
-    missing = [name for name in getattr(game, "needs_data", ()) if name not in facts.offers]
-    return _WORDS.get(missing[0], missing[0]) if missing else ""
+    return ""
 
 
 _WORDS = {
@@ -114,13 +116,13 @@ _WORDS = {
 
 
 def _prior_fits(plan: Plan, game: Any) -> bool:
+    hides = False
     if plan.trace is not None:
         known = plan.prior.data is not None or "dataset" in plan.resolved
+        hides = known and getattr(game, "hides_prior", False)
     else:
         known = plan.population.prior != "none"
-    return (
-        game.needs_prior is None or bool(game.needs_prior) == known or (known and getattr(game, "hides_prior", False))
-    )
+    return game.needs_prior is None or bool(game.needs_prior) == known or hides
 
 
 def _other_adversaries(plan: Plan) -> list[Untested]:
