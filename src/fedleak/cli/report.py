@@ -41,7 +41,10 @@ class Person(click.ParamType):
 @click.option("--reviewer", type=Person(), help="Who checks it.")
 @click.option("--approver", type=Person(), help="Who decides about the deployment.")
 @click.option(
-    "--date", type=click.DateTime(["%Y-%m-%d"]), help="Date of the document; default: the day of the results."
+    "--date",
+    type=click.DateTime(["%Y-%m-%d"]),
+    metavar="YYYY-MM-DD",
+    help="Date of the document; default: the day of the results.",
 )
 @click.option("--review-months", type=click.IntRange(1, 120), help="Months until the next review.")
 def command(folder: Path, names: bool, signoff: bool, pdf: bool, **signed: Any) -> int:

@@ -107,7 +107,7 @@ def confusion(name: str, detail: Detail) -> Markup | None:
     users = [printable(user) for user in detail.confusion_users]
     if not users:
         return None
-    left, top = 100.0, 104.0
+    left, top = 112.0, 104.0
     cell = min((WIDTH - 84 - left) / len(users), 28.0)  # the last slanted name needs room too
     parts: list[str] = [el("text", "true sender", x=0.0, y=top - 8, class_="axis")]
     for row, (user, shares) in enumerate(zip(users, detail.confusion, strict=True)):

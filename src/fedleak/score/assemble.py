@@ -171,7 +171,7 @@ def about(game: Game, plan: Plan | None = None, silos: int = 0) -> GameInfo:
         metrics=[metric.info for metric in game.metrics],
         multiples=game.multiples,
         legend=game.legend,
-        criteria=list(game.criteria),
+        criteria=list(getattr(game, "criteria", ())),
         prior=game.needs_prior,
     )
 
