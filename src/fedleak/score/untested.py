@@ -100,7 +100,7 @@ def _lacking(attack: Any, game: Any, facts: RunFacts) -> str:
         return ""
     missing = [name for name in getattr(game, "needs_data", ()) if name not in facts.offers]
     if missing:
-        return _WORDS.get(missing[0], missing[0])
+        return _WORDS.get(missing[0], str(missing[0]))
     if facts.task and facts.task not in {task.value for task in attack.tasks}:
         return f"a model for {' or '.join(task.value for task in attack.tasks)}"
     return ""
