@@ -13,6 +13,7 @@ from msgspec import Meta
 
 from fedleak.plan.capability_tables import InjectPlan, IsolatePlan, JoinPlan
 from fedleak.plan.recorded_tables import PriorPlan, TracePlan, TruthPlan
+from fedleak.plan.signoff_table import SignoffPlan
 
 if TYPE_CHECKING:  # protocols of later rooms: a plan names them and imports none
     from fedleak.analyses.analysis import Analyser
@@ -263,6 +264,7 @@ class Plan:
     analyses: tuple[Analyser, ...]
     defences: tuple[tuple[Defence, ...], ...]  # alternatives, each one or more at the same time
     deployed: int | None  # which defence is deployed; the limits apply to that run, or to the undefended one
+    signoff: SignoffPlan
     limits: Mapping[str, Mapping[str, float]]  # game -> metric -> the lower end of an interval must not exceed it
     text: str = ""  # the content of the file
     source: str = "plan"  # the name of the file, for errors

@@ -31,6 +31,7 @@ from fedleak.plan.plan import (
 )
 from fedleak.plan.recorded_run import possible_controls, refuse_untrained, require
 from fedleak.plan.resolved import resolved
+from fedleak.plan.signoff_table import SignoffPlan
 from fedleak.plan.together import check_together
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ _TOP: Mapping[str, Any] = {
     "analysis": list,
     "defence": list,
     "limits": dict,
+    "signoff": dict,
     "full": dict,
 }
 
@@ -137,6 +139,7 @@ def parse(text: str, source: str = "plan", change: Mapping[str, Any] | None = No
         defences=defences,
         deployed=deployed,
         limits=limits(top.get("limits", {}), games, f"{source} [limits]"),
+        signoff=configure(SignoffPlan, top.get("signoff", {}), f"{source} [signoff]"),
         text=text,
         source=source,
         change=change,

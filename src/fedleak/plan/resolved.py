@@ -48,4 +48,9 @@ def resolved(plan: Plan) -> dict[str, Any]:
         "defence": [[to_dict(defence) for defence in alternative] for alternative in plan.defences],
         "deployed": plan.deployed,
         "limits": dict(plan.limits),
+        **({"signoff": signoff} if (signoff := _given(plan)) else {}),
     }
+
+
+def _given(plan: Plan) -> dict[str, Any]:
+    return {key: value for key, value in to_dict(plan.signoff).items() if value is not None}
