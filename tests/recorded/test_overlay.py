@@ -220,4 +220,4 @@ def test_an_attack_cannot_import_the_module_that_holds_the_data(small: Path, tmp
     with pytest.raises(AttackError, match=r"No module named 'clinic_app\.audit'"):
         predict(plain, ReadsTheData(), game, adversary, asked)
     # The model itself can be built there.
-    assert predict(plain, BuildsTheModel(), game, adversary, asked)[0].shape == (len(asked.questions), 12)
+    assert predict(plain, BuildsTheModel(), game, adversary, asked).predictions.shape == (len(asked.questions), 12)

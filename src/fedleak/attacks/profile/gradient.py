@@ -11,6 +11,7 @@ from msgspec import Meta
 from fedleak.attacks.context import AttackContext
 from fedleak.attacks.features import layer_name, unit
 from fedleak.attacks.imitate import Imitation
+from fedleak.attacks.work import by_rounds
 from fedleak.core import Capability, FloatArray, IntArray, Observation, Task
 from fedleak.errors import AttackError
 from fedleak.games.game import Questions
@@ -40,6 +41,7 @@ class ProfileGradient:
     needs: ClassVar[Observation] = Observation.UPDATES | Observation.SNAPSHOTS
     capabilities: ClassVar[Capability] = Capability.NONE
     tasks: ClassVar[tuple[Task, ...]] = tuple(Task)
+    work = by_rounds
 
     layer: Annotated[str, Meta(description="layer of the update to use; `last` is the output layer")] = "last"
     clients: Annotated[int, Meta(ge=1, description="pairs of clients to simulate in a round")] = 6
