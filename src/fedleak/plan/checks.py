@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 from fedleak import registry
 from fedleak.core import flag_names
 from fedleak.errors import PlanError
-from fedleak.plan.plan import AuditPlan, PopulationPlan
+from fedleak.plan.plan import AuditPlan, IsolatePlan, PopulationPlan
 
 if TYPE_CHECKING:
     from fedleak.attacks.attack import Attack
+    from fedleak.federation.model import Architecture
     from fedleak.games.game import Game
     from fedleak.views.adversaries import Adversary
 
-__all__ = ["playable", "paired", "fitting", "refuse_multiple", "refuse_twice"]
+__all__ = ["playable", "paired", "fitting", "buildable", "refuse_multiple", "refuse_twice"]
 
 
 def playable(attack: Attack, adversary: Adversary, source: str) -> None:
@@ -54,6 +55,25 @@ def paired(attacks: Sequence[Attack], adversaries: Sequence[Adversary], source: 
     for adversary in adversaries:
         if all(adversary.missing(attack) for attack in attacks):
             playable(attacks[0], adversary, source)
+
+
+def buildable(attacks: Sequence[Attack], model: Architecture, isolate: IsolatePlan | None, source: str) -> None:
+    """Reject an attack that cannot build a model of the user's own, and a discriminator that cannot be made of it."""
+    target = getattr(model, "target", None)
+    if target is None:
+        return
+    why = "a model of your own has the outputs that it has; choose a built-in model (fedleak list models)"
+    if isolate is not None and isolate.sent == "discriminator":
+        raise PlanError(f"{source} [isolate]: sent = 'discriminator' gives the model another output, but {why}")
+    for attack in attacks:
+        wanted = getattr(attack, "needs_model", None)
+        if wanted == "built-in":
+            raise PlanError(f"{source}: attack '{attack.name}' gives the model two more outputs, but {why}")
+        if wanted is not None and not getattr(model, "importable", True):
+            raise PlanError(
+                f"{source}: attack '{attack.name}' builds the model in a process of its own, where one that was given "
+                'as an object does not exist; name its code in [model] (name = "module:callable")'
+            )
 
 
 def fitting(games: Sequence[Game], population: PopulationPlan, audit: AuditPlan, source: str) -> None:

@@ -14,7 +14,7 @@ from fedleak import registry
 from fedleak.errors import PlanError, did_you_mean
 from fedleak.plan.alternatives import parts, written_out
 from fedleak.plan.capabilities import granted
-from fedleak.plan.checks import fitting, paired, refuse_multiple, refuse_twice
+from fedleak.plan.checks import buildable, fitting, paired, refuse_multiple, refuse_twice
 from fedleak.plan.code import dataset_table, model_table
 from fedleak.plan.configure import configure, convert
 from fedleak.plan.given import given, holds_object, portable
@@ -105,6 +105,7 @@ def parse(text: str, source: str = "plan", change: Mapping[str, Any] | None = No
     adversaries = tuple(named("adversary", name, f"{source} [audit] adversaries") for name in audit.adversaries)
     paired(attacks, adversaries, source)
     capabilities = granted(top, attacks, adversaries, games, source)
+    buildable(attacks, model, capabilities["isolate"], source)
     if audit.controls == "auto":
         usual = [game.controls if trace is None else possible_controls(game) for game in games]
         needed = list(dict.fromkeys(first for first, *_ in filter(None, usual)))

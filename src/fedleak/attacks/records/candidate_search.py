@@ -50,6 +50,7 @@ class Searching:
 
     name: ClassVar[str]
     game: ClassVar[str] = "extract"
+    needs_model: ClassVar[str] = "any"
     capabilities: ClassVar[Capability] = Capability.NONE
     tasks: ClassVar[tuple[Task, ...]] = (Task.NEXT_TOKEN,)
 
