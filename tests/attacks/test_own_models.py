@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import own_nets
 import pytest
 
-import own_nets
 from command_line import Run
 from fedleak.attacks.deanonymize.words import word_layer
 from fedleak.core import Layer
@@ -216,7 +216,7 @@ def test_a_model_given_as_an_object_is_refused_where_an_attack_has_to_build_it()
     [
         (
             "failing",
-            "your model 'failing' fails on examples of shape (1, 8, 8): RuntimeError: too many examples (own_nets.py, line ",
+            "'failing' fails on examples of shape (1, 8, 8): RuntimeError: too many examples (own_nets.py, line ",
         ),
         ("unbuilt", "your model 'unbuilt' cannot be built: KeyError: 'no such size' (own_nets.py, line "),
         ("named", "your model 'named' returns dict with the keys 'a', 'b'; expected a tensor"),

@@ -25,6 +25,7 @@ from fedleak.trace.files import read_whole
 from fedleak.trace.run_facts import RunFacts
 
 if TYPE_CHECKING:  # training knows nothing of views
+    from fedleak.games.game import Game
     from fedleak.views.adversaries import Adversary
     from fedleak.views.view import OwnModel
 
@@ -71,18 +72,25 @@ class Variant:
     def plays(self, plan: Plan) -> list[Play]:
         """Every (attack, game, adversary) that runs on it.
 
-        Without shadow clients, knowing the defence makes a difference only to attacks that simulate clients. Rotated
-        owners are a control only where the answers depend on owners, and shuffled selection only for an adversary that
-        is told something wrong by it.
+        Without shadow clients, or where a game hides them, knowing the defence makes a difference only to attacks that
+        simulate clients. A control is for games that have it. Rotated owners are one only where the answers depend on
+        owners, and shuffled selection only for an adversary that is told something wrong by it.
         """
-        owned, shuffled = self.control == "rotated-owners", self.control == "shuffled-selection"
+        shuffled = self.control == "shuffled-selection"
         return [
             one
             for one in plan.plays
-            if (self.adaptive != "machine" or getattr(one[0], "imitates", False))
-            and (one[1].needs_owners or not owned)
+            if (self.adaptive is None or getattr(one[0], "imitates", False) or self._labelled(one[1]))
+            and (one[1].needs_owners if self.control == "rotated-owners" else self._has(plan, one[1]))
             and (_told_by_order(plan, one[2]) or not shuffled)
         ]
+
+    def _labelled(self, game: Game) -> bool:
+        """Whether the adversary of a game has shadow clients in the federation."""
+        return self.adaptive == "clients" and game.needs_prior is not False
+
+    def _has(self, plan: Plan, game: Game) -> bool:
+        return self.control is None or plan.controlled_by(game, self.control)
 
 
 def _told_by_order(plan: Plan, adversary: Adversary) -> bool:

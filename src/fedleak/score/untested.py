@@ -23,7 +23,7 @@ def missing_strongest(plan: Plan) -> dict[tuple[str, str], str]:
     return {
         (adversary.name, label(game, plan.games)): game.strongest
         for game in plan.games
-        for adversary in plan.adversaries
+        for adversary in plan.adversaries_of(game.name)
         if game.strongest is not None
         and game.strongest not in played
         and not adversary.missing(registry.load("attack", game.strongest))
@@ -47,8 +47,14 @@ def untested(plan: Plan) -> list[Untested]:
     rest += [
         Untested(what=f"attack {attack.name} as {adversary.name}", why=f"this adversary lacks {missing}")
         for attack in plan.attacks
-        for adversary in plan.adversaries
+        for adversary in plan.adversaries_of(attack.game)
         if (missing := adversary.missing(attack))
+    ]
+    rest += [
+        Untested(what=f"game {game} as {adversary.name}", why=f"the plan gives it to {', '.join(theirs)} only")
+        for game, theirs in plan.players.items()
+        for adversary in plan.adversaries
+        if adversary.name not in theirs
     ]
     asked = {game.name for game in plan.games}
     rest += [
