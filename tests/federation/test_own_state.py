@@ -194,3 +194,5 @@ def test_differential_privacy_is_refused_for_running_statistics_only(defence: De
     with pytest.raises(PlanError, match=f"'{defence.name}'.*'bn:buffers': .*{why}"):
         rounds(wrap(Net, SIGNATURE), defences=(defence,))
     assert rounds(wrap(lambda: Net(norm=False), SIGNATURE), defences=(defence,))
+    # Statistics that are never sent break no promise; dp-sgd computes every example by itself, so none is mixed in.
+    assert rounds(wrap(Net, SIGNATURE, local=True), defences=(defence,))

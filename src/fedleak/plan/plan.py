@@ -199,7 +199,8 @@ class AuditPlan:
     controls: Annotated[
         tuple[Control, ...] | Literal["auto"],
         Meta(
-            description="audits that must show no leak. auto: the controls that each game needs. iid: no data is "
+            description="audits that must show no leak. auto: the controls that each game needs. With several games, "
+            "each is played on the controls that it has, and on iid. iid: no data is "
             "user-specific, because all data is pooled and redistributed at random before any other step. fresh-data: "
             "every client has different examples in every round, for games that can be won from repeated data (link, "
             "reconstruct, match between anonymous updates). For secrets: decoys, scored against records that no client "
