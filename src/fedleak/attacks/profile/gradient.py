@@ -38,6 +38,7 @@ class ProfileGradient:
         "Computes gradients on public examples of a profile and finds updates that point the same way."
     )
     game: ClassVar[str] = "profile"
+    needs_model: ClassVar[str] = "any"
     needs: ClassVar[Observation] = Observation.UPDATES | Observation.SNAPSHOTS
     capabilities: ClassVar[Capability] = Capability.NONE
     tasks: ClassVar[tuple[Task, ...]] = tuple(Task)
