@@ -206,6 +206,7 @@ class BaseGame:
     needs_owners: ClassVar[bool] = True  # False: its answers are in the trace, whoever the users are
     hides_prior: ClassVar[bool] = False  # where the adversary must have no prior data: hide shadow clients if there are
     allows_join: ClassVar[bool] = False
+    allows_proxies: ClassVar[bool] = False
     strongest: ClassVar[str | None] = None
     multiples: ClassVar[bool] = True
     legend: ClassVar[str] = ""

@@ -18,6 +18,7 @@ from fedleak.plan.plan import (
     JoinPlan,
     PopulationPlan,
     PriorPlan,
+    ProxyPlan,
     RecordPlan,
     TracePlan,
     TruthPlan,
@@ -56,6 +57,7 @@ _TABLES = (
     ("inject", InjectPlan),
     ("isolate", IsolatePlan),
     ("join", JoinPlan),
+    ("proxy", ProxyPlan),
     ("record", RecordPlan),
     ("audit", AuditPlan),
 )
