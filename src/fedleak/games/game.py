@@ -211,6 +211,7 @@ class BaseGame:
     hides_prior: ClassVar[bool] = False
     no_prior: ClassVar[str] = ""
     allows_join: ClassVar[bool] = False
+    allows_proxies: ClassVar[bool] = False
     strongest: ClassVar[str | None] = None
     multiples: ClassVar[bool] = True
     legend: ClassVar[str] = ""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from msgspec import Meta
 
-from fedleak.plan.capability_tables import InjectPlan, IsolatePlan, JoinPlan
+from fedleak.plan.capability_tables import InjectPlan, IsolatePlan, JoinPlan, ProxyPlan
 from fedleak.plan.recorded_tables import PriorPlan, TracePlan, TruthPlan
 from fedleak.plan.signoff_table import SignoffPlan
 
@@ -33,6 +33,7 @@ __all__ = [
     "InjectPlan",
     "IsolatePlan",
     "JoinPlan",
+    "ProxyPlan",
     "RecordPlan",
     "AuditPlan",
     "Control",
@@ -257,6 +258,7 @@ class Plan:
     inject: InjectPlan | None
     isolate: IsolatePlan | None
     join: JoinPlan | None
+    proxy: ProxyPlan | None
     record: RecordPlan
     audit: AuditPlan
     attacks: tuple[Attack, ...]
@@ -307,6 +309,6 @@ def trained_part(resolved: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a resolved plan that determines what is trained."""
     decides = (
         *("dataset", "population", "model", "federation", "trace", "truth", "prior"),
-        *("inject", "isolate", "join", "record"),
+        *("inject", "isolate", "join", "proxy", "record"),
     )
     return {key: resolved[key] for key in decides if key in resolved}

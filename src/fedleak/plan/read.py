@@ -57,6 +57,7 @@ _TOP: Mapping[str, Any] = {
     "inject": dict,
     "isolate": dict,
     "join": dict,
+    "proxy": dict,
     "record": dict,
     "audit": dict,
     "attack": list,

@@ -13,7 +13,7 @@ __all__ = ["resolved"]
 
 def resolved(plan: Plan) -> dict[str, Any]:
     """Every table of a plan; of a recorded run only those that say something about it."""
-    powers = {"inject": plan.inject, "isolate": plan.isolate, "join": plan.join}
+    powers = {"inject": plan.inject, "isolate": plan.isolate, "join": plan.join, "proxy": plan.proxy}
     federation = {key: value for key, value in to_dict(plan.federation).items() if (key, value) != ("train", None)}
     dataset = to_dict(plan.dataset)
     what: dict[str, Any]
