@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedleak.core import FloatArray, Params, UserId, rng_for
+from fedleak.core import FloatArray, Params, Task, UserId, rng_for
 from fedleak.errors import PlanError
 from fedleak.federation.engines.batches import Pool
 from fedleak.federation.engines.embedded import one_thread
@@ -18,6 +18,7 @@ from fedleak.federation.federation import Round
 from fedleak.pipeline.imitation_check import imitation_findings
 from fedleak.pipeline.jobs import Tick
 from fedleak.pipeline.overlay_prepare import Overlay, prepare_overlay, recorded_findings
+from fedleak.pipeline.recorded_users import RecordedUsers
 from fedleak.pipeline.runs import Run, digest
 from fedleak.plan.content import content_digest
 from fedleak.plan.plan import Plan
@@ -216,4 +217,23 @@ def _facts(run: Run, ready: Overlay, findings: list[Finding]) -> RunFacts:
         origin=ready.recording.origin or {"framework": "unknown"},
         dropped=sum(note.why != _DIVERGED for note in trace.dropped()),
         findings=findings,
+        data=digest(
+            [ready.recording.identity, content_digest([(str(user.id), user.examples) for user in users.users])]
+        ),
+        task="" if users.task is None else users.task.value,
+        offers=_offers(users),
     )
+
+
+def _offers(users: RecordedUsers) -> list[str]:
+    """What games can ask about besides the examples."""
+    known = [*users.users, *(users.held.users if users.held is not None else ())]
+    images = [user.examples.x.ndim == 4 for user in known]
+    has = {
+        "attributes": any(user.attributes for user in known),
+        "traits": users.held is not None and bool(users.held.traits),
+        "images": users.task is Task.CLASSIFY and bool(images) and all(images),
+        "records": users.secrets is not None or (users.held is not None and users.held.records is not None),
+        "background": users.background is not None,
+    }
+    return [name for name, there in has.items() if there]
