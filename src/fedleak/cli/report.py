@@ -19,7 +19,7 @@ __all__ = ["command"]
 _LONGEST = 200
 
 
-class Person(click.ParamType):
+class Person(click.types.StringParamType):
     """A name in one line."""
 
     name = "name"
