@@ -30,7 +30,14 @@ from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth
 from fedleak.views.adversaries import Adversary
 
-__all__ = ["build_questions", "play", "predict", "attack_run", "attack_job", "is_played", "isolation_of", "played"]
+__all__ = ["build_questions", "play", "predict", "attack_run", "attack_job", "is_played", "how_it_ran", "played"]
+
+
+class HowItRan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is known of the process in which an attack made its predictions."""
+
+    isolation: str  # what confined it; a sentence where nothing did
+    seconds: float | None = None  # of computing
 
 
 def predictions_path(run: Run, attack: Attack, game: Game, adversary: Adversary) -> Path:
@@ -170,7 +177,8 @@ def attack_run(run: Run, attack: Attack, game: Game, adversary: Adversary, tick:
     buffer = io.BytesIO()
     done = predict(run, attack, game, adversary, build_questions(run, game), workers, tick)
     np.save(buffer, done.predictions, allow_pickle=False)
-    write_atomic(path.with_suffix(".json"), msgspec.json.encode({"isolation": done.confined}))
+    ran = HowItRan(isolation=done.confined, seconds=done.seconds)
+    write_atomic(path.with_suffix(".json"), msgspec.json.encode(ran))
     write_atomic(path, buffer.getvalue())
 
 
@@ -186,14 +194,13 @@ def is_played(run: Run, attack: Attack, game: Game, adversary: Adversary) -> boo
     return predictions_path(run, attack, game, adversary).exists()
 
 
-def isolation_of(run: Run, attack: Attack, game: Game, adversary: Adversary) -> str | None:
-    """How an attack was confined when it made its predictions; None where that was not recorded."""
+def how_it_ran(run: Run, attack: Attack, game: Game, adversary: Adversary) -> HowItRan | None:
+    """How an attack was confined when it made its predictions, and how long it took; None if that is not recorded."""
     path = predictions_path(run, attack, game, adversary).with_suffix(".json")
     try:
-        found = msgspec.json.decode(read_whole(path), type=dict[str, str])
+        return msgspec.json.decode(read_whole(path), type=HowItRan)
     except (TraceError, msgspec.DecodeError):
         return None
-    return found.get("isolation")
 
 
 def played(run: Run, attack: Attack, game: Game, adversary: Adversary) -> AttackResult:

@@ -57,6 +57,7 @@ class Linker:
     """Settings of every linking attack, and the way from updates to predictions."""
 
     game: ClassVar[str] = "link"
+    needs_model: ClassVar[str] = "any"
     needs: ClassVar[Observation] = Observation.SNAPSHOTS | Observation.UPDATES
     capabilities: ClassVar[Capability] = Capability.NONE
     tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY,)

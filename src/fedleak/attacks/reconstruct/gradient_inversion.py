@@ -31,6 +31,7 @@ class Representatives(Inversion):
     name: ClassVar[str] = "representatives"
     summary: ClassVar[str] = "Finds images whose gradients match a client's update (gradient inversion)."
     game: ClassVar[str] = "reconstruct"
+    needs_model: ClassVar[str] = "any"
     needs: ClassVar[Observation] = Observation.SNAPSHOTS | Observation.UPDATES | Observation.LINKS
     capabilities: ClassVar[Capability] = Capability.NONE
     tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY,)

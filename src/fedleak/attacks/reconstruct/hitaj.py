@@ -37,6 +37,7 @@ class HitajGan:
         "(Hitaj et al.)."
     )
     game: ClassVar[str] = "reconstruct"
+    needs_model: ClassVar[str] = "any"
     needs: ClassVar[Observation] = Observation.SNAPSHOTS
     capabilities: ClassVar[Capability] = Capability.JOIN
     tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY,)

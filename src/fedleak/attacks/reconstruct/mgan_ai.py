@@ -40,6 +40,7 @@ class MganPassive(Loop):
         "client (passive mGAN-AI)."
     )
     game: ClassVar[str] = "reconstruct"
+    needs_model: ClassVar[str] = "built-in"
     needs: ClassVar[Observation] = Observation.SNAPSHOTS | Observation.UPDATES | Observation.LINKS
     capabilities: ClassVar[Capability] = Capability.NONE
     tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY,)
@@ -161,6 +162,7 @@ class MganActivePaper:
     )
     sends_discriminator: ClassVar[int] = 250  # steps per round of the run on which its contract is tested
     game: ClassVar[str] = "reconstruct"
+    needs_model: ClassVar[str] = "built-in"
     needs: ClassVar[Observation] = Observation.SNAPSHOTS | Observation.UPDATES | Observation.LINKS
     capabilities: ClassVar[Capability] = Capability.ISOLATE
     tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY,)

@@ -38,6 +38,7 @@ class MganPrior(Loop):
         "clients' (a faster variant of mGAN-AI)."
     )
     game: ClassVar[str] = "reconstruct"
+    needs_model: ClassVar[str] = "built-in"
     needs: ClassVar[Observation] = Observation.SNAPSHOTS | Observation.UPDATES | Observation.LINKS
     capabilities: ClassVar[Capability] = Capability.NONE
     tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY,)

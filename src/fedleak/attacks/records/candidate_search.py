@@ -51,6 +51,7 @@ class Searching:
 
     name: ClassVar[str]
     game: ClassVar[str] = "extract"
+    needs_model: ClassVar[str] = "any"
     capabilities: ClassVar[Capability] = Capability.NONE
     tasks: ClassVar[tuple[Task, ...]] = (Task.NEXT_TOKEN,)
     work = by_rounds
