@@ -72,7 +72,7 @@ def render(audit: Audit, signed: Signatories, digest: str) -> str:
 
 def _phases(audit: Audit) -> list[Mapping[str, Any]]:
     """Adversaries by what they attack; a phase that nobody attacks was not tested."""
-    known = [
+    known: list[Mapping[str, Any]] = [
         {"name": name, "definition": text, "threats": [t for t in audit.threats if t.attacks_on == name]}
         for name, text in PHASES.items()
     ]
@@ -82,7 +82,7 @@ def _phases(audit: Audit) -> list[Mapping[str, Any]]:
 
 def _attacks(audit: Audit) -> list[Mapping[str, Any]]:
     """Every attack: how it works, as whom it was run, what it knew before, and how long it took."""
-    found = []
+    found: list[Mapping[str, Any]] = []
     for name, summary in audit.attacks.items():
         scores = [score for score in audit.scores if score.attack == name]
         games = list(dict.fromkeys(score.game for score in scores))

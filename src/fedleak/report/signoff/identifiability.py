@@ -81,7 +81,7 @@ def shown_on(scene: GameSummary, run: RunSummary) -> Tested:
 
 def questions(audit: Audit) -> list[Mapping[str, Any]]:
     """Every adversary and game: scores of every run, its control, its worst-off users, and what defences cost."""
-    found = []
+    found: list[Mapping[str, Any]] = []
     for scene in game_summaries(audit):
         weighed = next((t for t in audit.tradeoffs if (t.adversary, t.game) == (scene.adversary, scene.game)), None)
         first = tail_of(scene, scene.undefended) if scene.undefended else None
