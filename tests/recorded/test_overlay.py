@@ -59,6 +59,12 @@ def test_wrong_settings_are_told(change: str, small: Path, tmp_path: Path) -> No
     assert ("much shorter" if change == "lr = 1.0" else "much longer") in found.text or "diverged" in found.text
 
 
+def test_a_training_that_changes_nothing_is_told(small: Path, tmp_path: Path) -> None:
+    change = ("lr = 0.1\nepochs = 2\nbatch = 8", 'train = "clinic_app.task:idle_train"')
+    found = imitation(prepared(plan_of(small, change), tmp_path / "out")[1])
+    assert found.action == "warn" and "changes nothing" in found.text
+
+
 def test_data_of_other_users_is_told_by_the_cosine(small: Path, tmp_path: Path) -> None:
     right = imitation(prepared(plan_of(small), tmp_path / "right")[1])
     rows = "\n".join(f"{n},{(n + 5) % 12}" for n in range(12))
@@ -214,4 +220,4 @@ def test_an_attack_cannot_import_the_module_that_holds_the_data(small: Path, tmp
     with pytest.raises(AttackError, match=r"No module named 'clinic_app\.audit'"):
         predict(plain, ReadsTheData(), game, adversary, asked)
     # The model itself can be built there.
-    assert predict(plain, BuildsTheModel(), game, adversary, asked)[0].shape == (len(asked.questions), 12)
+    assert predict(plain, BuildsTheModel(), game, adversary, asked).predictions.shape == (len(asked.questions), 12)

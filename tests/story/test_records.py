@@ -85,7 +85,9 @@ def test_a_plan_that_would_give_the_secrets_away_is_refused(plan: Path) -> None:
     identify = text.replace('{ name = "exposure-baseline" }', '{ name = "reid-knn" }').replace("eavesdropper", "server")
     with pytest.raises(PlanError, match="game 'identify' needs prior data"):
         parse(identify)
-    with pytest.raises(PlanError, match="game 'identify' has no control 'decoys'"):
+    with pytest.raises(PlanError, match=r"'identify' and 'extract' cannot share a federation.*secrets.*in two plans"):
+        parse(identify.replace('prior = "none"', 'prior = "random"'))
+    with pytest.raises(PlanError, match=r"no game of this plan \('identify'\) has the control 'decoys'"):
         parse(identify.replace(', { name = "eavesdrop" }', "").replace('prior = "none"', 'prior = "random"'))
     with pytest.raises(PlanError, match=r"\[limits\] extract: unknown metric 'distance1'"):
         parse(text + "[limits]\nextract.distance1 = 0.5\n")  # a distance that must not be exceeded would be absurd

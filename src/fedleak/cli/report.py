@@ -19,12 +19,17 @@ __all__ = ["command"]
 _LONGEST = 200
 
 
-def _person(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """A name that fits on one line."""
-    text = None if value is None else value.strip()
-    if text is not None and (not text or len(text) > _LONGEST or not text.isprintable()):
-        raise click.BadParameter(f"expected a name of 1 to {_LONGEST} printable characters")
-    return text
+class Person(click.types.StringParamType):
+    """A name in one line."""
+
+    name = "name"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Reject what would not fit on the line."""
+        text = str(value).strip()
+        if not text or len(text) > _LONGEST or not text.isprintable():
+            self.fail(f"expected a name of 1 to {_LONGEST} printable characters", param, ctx)
+        return text
 
 
 @click.command("report")
@@ -32,14 +37,9 @@ def _person(ctx: click.Context, param: click.Parameter, value: str | None) -> st
 @click.option("--names", is_flag=True, help="Show users' names instead of pseudonyms; needs the key in FOLDER/runs.")
 @click.option("--signoff", is_flag=True, help="Also write sign-off.html: the decision, to be printed and signed.")
 @click.option("--pdf", is_flag=True, help="Also print the report, or with --signoff that document, as PDF (Chromium).")
-@click.option(
-    "--tester",
-    metavar="NAME",
-    callback=_person,
-    help="Who ran the audit; default: [signoff] in the plan, or a blank line.",
-)
-@click.option("--reviewer", metavar="NAME", callback=_person, help="Who checks it.")
-@click.option("--approver", metavar="NAME", callback=_person, help="Who decides about the deployment.")
+@click.option("--tester", type=Person(), help="Who ran the audit; default: [signoff] in the plan, or a blank line.")
+@click.option("--reviewer", type=Person(), help="Who checks it.")
+@click.option("--approver", type=Person(), help="Who decides about the deployment.")
 @click.option(
     "--date",
     type=click.DateTime(["%Y-%m-%d"]),

@@ -124,6 +124,10 @@ class Extract(BaseGame):
         *(_distance(k) for k in records.PLACES),
     )
     needs_prior: ClassVar[bool | None] = False
+    no_prior: ClassVar[str] = (
+        "the secrets that 'extract' asks for would be in the prior data, too, and on shadow clients as well as on the "
+        "clients that it names"
+    )
     strongest: ClassVar[str | None] = "eavesdrop-strong"
     multiples: ClassVar[bool] = False  # multiples of one in a billion are meaningless
     legend: ClassVar[str] = (

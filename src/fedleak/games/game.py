@@ -207,8 +207,11 @@ class BaseGame:
     needs_evidence: ClassVar[bool] = False
     needs_data: ClassVar[tuple[str, ...]] = ()  # besides examples: attributes, background, images, records, traits
     needs_owners: ClassVar[bool] = True  # False: its answers are in the trace, whoever the users are
-    hides_prior: ClassVar[bool] = False  # where the adversary must have no prior data: hide shadow clients if there are
+    # Where the adversary must have no prior data: it hides shadow clients if there are any, or says why it cannot.
+    hides_prior: ClassVar[bool] = False
+    no_prior: ClassVar[str] = ""
     allows_join: ClassVar[bool] = False
+    allows_proxies: ClassVar[bool] = False
     strongest: ClassVar[str | None] = None
     multiples: ClassVar[bool] = True
     legend: ClassVar[str] = ""

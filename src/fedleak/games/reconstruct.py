@@ -284,8 +284,10 @@ def _auxiliary(trace: Trace, prior: Prior) -> Examples:
 
 
 def _updates(trace: Trace) -> dict[str, IntArray]:
-    """Client -> the rows of its updates, for the clients that sent one."""
-    clients: IntArray = np.asarray(trace.client).astype(np.int64)
+    """Client -> the rows of its updates, for the users' clients that sent one; shadow clients are no victims."""
+    clients: IntArray = np.where(np.asarray(trace.shadow) < 0, np.asarray(trace.client), -1).astype(np.int64)
     return {
-        trace.header.clients[client]: np.flatnonzero(clients == client) for client in dict.fromkeys(clients.tolist())
+        trace.header.clients[client]: np.flatnonzero(clients == client)
+        for client in dict.fromkeys(clients.tolist())
+        if client >= 0
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from fedleak.pipeline.jobs import Tick, deserialise_plan
 from fedleak.pipeline.runs import Run, digest, facts, runs
 from fedleak.plan.given import code_of
 from fedleak.sandbox.encode import CannotEncode
-from fedleak.sandbox.process import UNCONFINED, Budget, attack_in_process, rename
+from fedleak.sandbox.process import UNCONFINED, Budget, Isolated, attack_in_process, rename
 from fedleak.score.labels import settings_key
 from fedleak.score.score import AttackResult
 from fedleak.trace.files import private_folder, read_whole, write_atomic
@@ -112,7 +113,7 @@ def exchanged(secrets: Mapping[UserId, tuple[str, ...]], rng: np.random.Generato
 def play(run: Run, attack: Attack, game: Game, adversary: Adversary) -> AttackResult:
     """Let an attack answer a game's questions about a run, through an adversary's view."""
     given = build_questions(run, game)
-    return with_answers(run, predict(run, attack, game, adversary, given)[0], game, given)
+    return with_answers(run, predict(run, attack, game, adversary, given).predictions, game, given)
 
 
 def predict(
@@ -123,8 +124,8 @@ def predict(
     given: GameInstance,
     workers: int = 1,
     tick: Tick | None = None,
-) -> tuple[Predictions, HowItRan]:
-    """The predictions of an attack for all questions, those that are not scored included; and how it ran.
+) -> Isolated:
+    """The predictions of an attack for all questions, those that are not scored included; and what it used.
 
     What cannot be built again in another process (an object of a class that only the running script or notebook has)
     runs in this one, and so could look at anything here.
@@ -148,13 +149,14 @@ def predict(
         done = attack_in_process(
             attack, view, prior, questions, seed, run.attacked, budget, context.progress, run.withheld
         )
-        claims, ran = done.predictions, HowItRan(isolation=done.confined or UNCONFINED, seconds=done.seconds)
+        done = replace(done, confined=done.confined or UNCONFINED)
     except CannotEncode as error:
+        started = time.process_time()
         claims = np.asarray(attack.run(view, *rename(prior, questions), context))
-        ran = HowItRan(isolation=f"none: {error}")
-    claims = game.check(claims, questions, attack.name)
+        done = Isolated(claims, f"none: {error}", time.process_time() - started)
+    claims = game.check(done.predictions, questions, attack.name)
     context.progress(1)
-    return claims, ran
+    return replace(done, predictions=claims)
 
 
 def with_answers(run: Run, claims: Predictions, game: Game, given: GameInstance) -> AttackResult:
@@ -173,8 +175,9 @@ def attack_run(run: Run, attack: Attack, game: Game, adversary: Adversary, tick:
         return
     private_folder(path.parent)
     buffer = io.BytesIO()
-    claims, ran = predict(run, attack, game, adversary, build_questions(run, game), workers, tick)
-    np.save(buffer, claims, allow_pickle=False)
+    done = predict(run, attack, game, adversary, build_questions(run, game), workers, tick)
+    np.save(buffer, done.predictions, allow_pickle=False)
+    ran = HowItRan(isolation=done.confined, seconds=done.seconds)
     write_atomic(path.with_suffix(".json"), msgspec.json.encode(ran))
     write_atomic(path, buffer.getvalue())
 

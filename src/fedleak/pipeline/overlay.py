@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedleak.core import FloatArray, Params, Task, UserId, rng_for
+from fedleak.errors import PlanError
 from fedleak.federation.engines.batches import Pool
 from fedleak.federation.engines.embedded import one_thread
 from fedleak.federation.engines.engine import Engine, engine_for
@@ -43,6 +44,7 @@ def overlay_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
         engine = engine_for(ready.built.model, task, plan.federation, pool, (), workers)
     try:
         lost = _record(plan, run, ready, engine, tick)
+        _require_shadows(plan, run, ready)
         findings = [*recorded_findings(ready.recording), *ready.users.findings, *lost]
         if engine is not None and ready.recording.trace.header.holds_updates:
             with one_thread():
@@ -180,6 +182,15 @@ def _diverged(run: Run, ready: Overlay) -> list[Finding]:
         "batch in [federation]: real clients did not diverge."
     )
     return [Finding(kind="imitation", count=count, action="warn", text=text)]
+
+
+def _require_shadows(plan: Plan, run: Run, ready: Overlay) -> None:
+    """Without a single update on prior data, no attack could learn what users' updates look like."""
+    if max(ready.shadow, default=-1) >= 0 and not (np.asarray(Trace.open(run.folder / "trace").shadow) >= 0).any():
+        raise PlanError(
+            f"{plan.source} [federation]: training on prior data diverged in every round, so nothing can be learnt "
+            "from it. Check lr, epochs and batch, or train: real clients did not diverge"
+        )
 
 
 def _facts(run: Run, ready: Overlay, findings: list[Finding]) -> RunFacts:

@@ -11,6 +11,7 @@ from fedleak.pipeline.collect import collect, effects, isolation, open_attacks, 
 from fedleak.pipeline.jobs import Progress, run_jobs, serialise_plan, share_cores
 from fedleak.pipeline.output import add_elapsed, analyses, ensure_owned, working_in
 from fedleak.pipeline.overlay_prepare import overlay_work
+from fedleak.pipeline.prepare import lacks
 from fedleak.pipeline.runs import facts, runs
 from fedleak.pipeline.training import train_job
 from fedleak.plan.plan import Plan
@@ -33,9 +34,13 @@ def audit(plan: Plan, out: Path, progress: Progress, jobs: int | None = None) ->
 
 
 def train(plan: Plan, out: Path, progress: Progress, jobs: int | None = None) -> None:
-    """Prepare the population of every run that is not trained yet, train its federation and record the rounds."""
+    """Prepare the population of every run that is not trained yet, train its federation and record the rounds.
+
+    Games that were added to the plan later are asked of the federations that are there.
+    """
     with working_in(plan, out):
-        todo = [i for i, run in enumerate(runs(plan, out)) if run.variant.trained and facts(run) is None]
+        every = [(i, run) for i, run in enumerate(runs(plan, out)) if run.variant.trained]
+        todo = [i for i, run in every if facts(run) is None or lacks(plan, run)]
         text, units = f"Training {len(todo)} federations", len(todo) * plan.federation.rounds
         if plan.trace is not None and todo:
             text, units = overlay_work(plan)

@@ -19,6 +19,7 @@ from fedleak.plan.plan import (
     JoinPlan,
     PopulationPlan,
     PriorPlan,
+    ProxyPlan,
     RecordPlan,
     TracePlan,
     TruthPlan,
@@ -58,6 +59,7 @@ _TABLES = (
     ("inject", InjectPlan),
     ("isolate", IsolatePlan),
     ("join", JoinPlan),
+    ("proxy", ProxyPlan),
     ("record", RecordPlan),
     ("audit", AuditPlan),
     ("signoff", SignoffPlan),
@@ -75,7 +77,9 @@ _KINDS: tuple[tuple[str, registry.Kind, str], ...] = (
         "[[game]]",
         "game",
         "Any number; the settings of the attacks' games. Every attack runs on each table of its game, or on the game "
-        "with its defaults if there is none.",
+        "with its defaults if there is none. All games of a plan are asked of the same trained federations "
+        "([which games can share one](../decisions/0020-games-share-a-federation.md)). `adversaries = [...]` in a "
+        "table gives its game to some of the adversaries in `[audit]` only.",
     ),
     (
         "[[analysis]]",

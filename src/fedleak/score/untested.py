@@ -31,7 +31,7 @@ def missing_strongest(plan: Plan) -> dict[tuple[str, str], str]:
     return {
         (adversary.name, label(game, plan.games)): game.strongest
         for game in plan.games
-        for adversary in plan.adversaries
+        for adversary in plan.adversaries_of(game.name)
         if game.strongest is not None
         and game.strongest not in played
         and not adversary.missing(registry.load("attack", game.strongest))
@@ -116,12 +116,11 @@ _WORDS = {
 
 
 def _prior_fits(plan: Plan, game: Any) -> bool:
-    hides = False
     if plan.trace is not None:
         known = plan.prior.data is not None or "dataset" in plan.resolved
-        hides = known and getattr(game, "hides_prior", False)
     else:
         known = plan.population.prior != "none"
+    hides = known and getattr(game, "hides_prior", False)
     return game.needs_prior is None or bool(game.needs_prior) == known or hides
 
 
@@ -137,8 +136,16 @@ def _other_adversaries(plan: Plan) -> list[Untested]:
     found += [
         Untested(what=f"{attack.name} as {adversary.name}", why=f"this adversary lacks {missing}", needs=ADVERSARY)
         for attack in plan.attacks
-        for adversary in plan.adversaries
+        for adversary in plan.adversaries_of(attack.game)
         if (missing := adversary.missing(attack))
+    ]
+    found += [
+        Untested(
+            what=f"{game} as {adversary.name}", why=f"the plan gives it to {', '.join(theirs)} only", needs=ADVERSARY
+        )
+        for game, theirs in plan.players.items()
+        for adversary in plan.adversaries
+        if adversary.name not in theirs
     ]
     return found
 
