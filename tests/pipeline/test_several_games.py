@@ -42,7 +42,7 @@ centralised = false
 IDENTIFY = '[[attack]]\nname = "reid-knn"\nk = 3\n'
 LINK = '[[attack]]\nname = "link-cosine"\nshadows = 4\nshadow_rounds = 2\n'
 MATCH = '[[attack]]\nname = "match-cosine"\n[[game]]\nname = "match"\npairs = 400\n'
-GROUP = '[[attack]]\nname = "attribute-labels"\n[[game]]\nname = "attribute"\nattribute = "slant"\n'
+GROUP = '[[attack]]\nname = "attribute-mlp"\nepochs = 3\n[[game]]\nname = "attribute"\nattribute = "slant"\n'
 WHO = ("attack", "adversary", "game", "metric", "control")
 
 
