@@ -95,6 +95,7 @@ def test_a_game_that_is_added_later_is_asked_of_the_federation_that_is_there(tmp
     page = (tmp_path / "out" / "report.html").read_text()
     assert "Which of these users sent this update?" in page
     assert "Which of these anonymous updates come from the same client?" in page
+    assert page.count("shadow clients are neither asked about nor shown") >= 1
 
 
 @pytest.fixture(scope="module")
