@@ -23,6 +23,7 @@ from fedleak.metrics.metric import Measure, Metric
 from fedleak.metrics.user_scores import RECONSTRUCTED
 from fedleak.population.population import Examples
 from fedleak.results.audit import Score
+from fedleak.results.criteria import Criterion
 from fedleak.results.detail import DetailParts
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
@@ -68,6 +69,7 @@ class Reconstruct(BaseGame):
     name: ClassVar[str] = "reconstruct"
     needs_data: ClassVar[tuple[str, ...]] = ("images", "background")
     summary: ClassVar[str] = "What do the images on this client look like?"
+    criteria: ClassVar[tuple[Criterion, ...]] = ("inference",)
     strongest: ClassVar[str | None] = "representatives"
     metrics: ClassVar[tuple[Metric, ...]] = (
         Metric(

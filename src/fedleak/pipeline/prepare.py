@@ -70,7 +70,7 @@ def prepare_run(plan: Plan, run: Run) -> PreparedRun:
     # Now, so that a missing accountant package is reported before training.
     promises(run.variant.defences, plan.federation, len(clients), [len(d.data) for d in clients], run.seed)
     _save_truth(plan, population, everyone, seed, run.folder / "truth")
-    _save_prior(population, clients, _public(plan, population, run), run.folder / "prior")
+    _save_prior(plan, population, clients, _public(plan, population, run), run.folder / "prior")
     return PreparedRun(
         population=population,
         model=model,
@@ -125,7 +125,9 @@ def _public(plan: Plan, population: Prepared, run: Run) -> Examples | None:
     return population.public
 
 
-def _save_prior(population: Prepared, clients: tuple[Client, ...], public: Examples | None, folder: Path) -> None:
+def _save_prior(
+    plan: Plan, population: Prepared, clients: tuple[Client, ...], public: Examples | None, folder: Path
+) -> None:
     known = [share for share in population.shares if len(share.prior)]
     Prior(
         candidates=tuple(share.user.id for share in known),
@@ -136,6 +138,7 @@ def _save_prior(population: Prepared, clients: tuple[Client, ...], public: Examp
         background=None if public is None else Background(examples=public, shows=population.shows),
         records=population.records,
         injected={d.id: population.injected[d.user] for d in clients if d.user in population.injected},
+        proxies=() if plan.proxy is None else plan.proxy.traits,
     ).save(folder)
 
 

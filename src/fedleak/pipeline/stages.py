@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from fedleak.pipeline.attack_runner import attack_job, is_played
-from fedleak.pipeline.collect import collect, effects, isolation, open_attacks, unplayed
+from fedleak.pipeline.collect import collect, effects, isolation, open_attacks, seconds, unplayed
 from fedleak.pipeline.jobs import Progress, run_jobs, serialise_plan, share_cores
 from fedleak.pipeline.output import add_elapsed, analyses, ensure_owned, working_in
 from fedleak.pipeline.overlay_prepare import overlay_work
@@ -19,6 +19,7 @@ from fedleak.report import results_file
 from fedleak.results.audit import Audit
 from fedleak.sandbox.process import remove_stale, start_zygote
 from fedleak.score.assemble import assemble
+from fedleak.trace.pseudonyms import Pseudonyms
 
 __all__ = ["Progress", "audit", "train", "attack", "score", "report"]
 
@@ -75,7 +76,9 @@ def score(plan: Plan, out: Path, progress: Progress, *, partial: bool = False) -
     progress.stage("Scoring", len(every))
     results = collect(plan, every, progress.tick, partial=partial)
     whole = [result for result in results if len(result.facts) == len(plan.seeds)]
-    audited = assemble(plan, whole, add_elapsed(out, 0.0), effects(every))
+    names = Pseudonyms.open(out)
+    audited = assemble(plan, whole, add_elapsed(out, 0.0), effects(every), names=names)
+    names.save()
     untested = [*unplayed(plan, results), *audited.untested]
     isolated = isolation(plan, every)
     audited = msgspec.structs.replace(
@@ -83,6 +86,7 @@ def score(plan: Plan, out: Path, progress: Progress, *, partial: bool = False) -
         analyses=analyses(out),
         untested=untested,
         isolation=isolated,
+        attack_seconds=seconds(plan, every),
         warnings=[*audited.warnings, *open_attacks(isolated)],
     )
     results_file.write(audited, out)

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from msgspec import Meta
 
-from fedleak.plan.capability_tables import InjectPlan, IsolatePlan, JoinPlan
+from fedleak.plan.capability_tables import InjectPlan, IsolatePlan, JoinPlan, ProxyPlan
 from fedleak.plan.recorded_tables import PriorPlan, TracePlan, TruthPlan
+from fedleak.plan.signoff_table import SignoffPlan
 
 if TYPE_CHECKING:  # protocols of later rooms: a plan names them and imports none
     from fedleak.analyses.analysis import Analyser
@@ -32,6 +33,7 @@ __all__ = [
     "InjectPlan",
     "IsolatePlan",
     "JoinPlan",
+    "ProxyPlan",
     "RecordPlan",
     "AuditPlan",
     "Control",
@@ -256,6 +258,7 @@ class Plan:
     inject: InjectPlan | None
     isolate: IsolatePlan | None
     join: JoinPlan | None
+    proxy: ProxyPlan | None
     record: RecordPlan
     audit: AuditPlan
     attacks: tuple[Attack, ...]
@@ -265,6 +268,7 @@ class Plan:
     analyses: tuple[Analyser, ...]
     defences: tuple[tuple[Defence, ...], ...]  # alternatives, each one or more at the same time
     deployed: int | None  # which defence is deployed; the limits apply to that run, or to the undefended one
+    signoff: SignoffPlan
     limits: Mapping[str, Mapping[str, float]]  # game -> metric -> the lower end of an interval must not exceed it
     text: str = ""  # the content of the file
     source: str = "plan"  # the name of the file, for errors
@@ -305,6 +309,6 @@ def trained_part(resolved: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a resolved plan that determines what is trained."""
     decides = (
         *("dataset", "population", "model", "federation", "trace", "truth", "prior"),
-        *("inject", "isolate", "join", "record"),
+        *("inject", "isolate", "join", "proxy", "record"),
     )
     return {key: resolved[key] for key in decides if key in resolved}

@@ -31,6 +31,7 @@ from fedleak.plan.plan import (
 )
 from fedleak.plan.recorded_run import possible_controls, refuse_untrained, require
 from fedleak.plan.resolved import resolved
+from fedleak.plan.signoff_table import SignoffPlan
 from fedleak.plan.together import check_together
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ _TOP: Mapping[str, Any] = {
     "inject": dict,
     "isolate": dict,
     "join": dict,
+    "proxy": dict,
     "record": dict,
     "audit": dict,
     "attack": list,
@@ -63,6 +65,7 @@ _TOP: Mapping[str, Any] = {
     "analysis": list,
     "defence": list,
     "limits": dict,
+    "signoff": dict,
     "full": dict,
 }
 _NAMES = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
@@ -74,6 +77,9 @@ def load_plan(path: Path, *, full: bool = False) -> Plan:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise PlanError(f"{path}: no such plan (fedleak list plans shows the shipped ones)") from None
+    except IsADirectoryError:
+        run = "; name the plan that audits this recorded run" if (path / "trace" / "header.json").exists() else ""
+        raise PlanError(f"{path}: is a folder, not a plan{run}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise PlanError(f"{path}: cannot be read: {error}") from error
     change: Mapping[str, Any] = {}
@@ -138,6 +144,7 @@ def parse(text: str, source: str = "plan", change: Mapping[str, Any] | None = No
         defences=defences,
         deployed=deployed,
         limits=limits(top.get("limits", {}), games, f"{source} [limits]"),
+        signoff=configure(SignoffPlan, top.get("signoff", {}), f"{source} [signoff]"),
         text=text,
         source=source,
         change=change,

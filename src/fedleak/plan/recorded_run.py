@@ -23,6 +23,7 @@ _UNTRAINED: Mapping[str, str] = {
     "inject": "a record cannot be injected into data that was trained on already",
     "isolate": "no client can be isolated any more",
     "join": "no client can join any more",
+    "proxy": "no client can join any more",
     "population": "its users and their data are as they were, and prior data is used as it is given",
     "record": "it is recorded already",
     "analysis": "analyses train federations of their own",

@@ -13,7 +13,7 @@ __all__ = ["resolved"]
 
 def resolved(plan: Plan) -> dict[str, Any]:
     """Every table of a plan; of a recorded run only those that say something about it."""
-    powers = {"inject": plan.inject, "isolate": plan.isolate, "join": plan.join}
+    powers = {"inject": plan.inject, "isolate": plan.isolate, "join": plan.join, "proxy": plan.proxy}
     federation = {key: value for key, value in to_dict(plan.federation).items() if (key, value) != ("train", None)}
     dataset = to_dict(plan.dataset)
     what: dict[str, Any]
@@ -51,4 +51,9 @@ def resolved(plan: Plan) -> dict[str, Any]:
         "defence": [[to_dict(defence) for defence in alternative] for alternative in plan.defences],
         "deployed": plan.deployed,
         "limits": dict(plan.limits),
+        **({"signoff": signoff} if (signoff := _given(plan)) else {}),
     }
+
+
+def _given(plan: Plan) -> dict[str, Any]:
+    return {key: value for key, value in to_dict(plan.signoff).items() if value is not None}

@@ -10,6 +10,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from msgspec import Meta
 
 from fedleak import registry
+from fedleak.plan.meaning import meaning
 from fedleak.plan.plan import (
     AuditPlan,
     FederationPlan,
@@ -18,10 +19,12 @@ from fedleak.plan.plan import (
     JoinPlan,
     PopulationPlan,
     PriorPlan,
+    ProxyPlan,
     RecordPlan,
     TracePlan,
     TruthPlan,
 )
+from fedleak.plan.signoff_table import SignoffPlan
 
 __all__ = ["plan_keys"]
 
@@ -56,8 +59,10 @@ _TABLES = (
     ("inject", InjectPlan),
     ("isolate", IsolatePlan),
     ("join", JoinPlan),
+    ("proxy", ProxyPlan),
     ("record", RecordPlan),
     ("audit", AuditPlan),
+    ("signoff", SignoffPlan),
 )
 _KINDS: tuple[tuple[str, registry.Kind, str], ...] = (
     (
@@ -137,20 +142,6 @@ def toml(value: Any) -> str:
     if isinstance(value, tuple):
         return "[" + ", ".join(map(toml, value)) + "]"
     return f'"{value}"' if isinstance(value, str) else str(value)
-
-
-def metas(kind: Any) -> Iterator[Meta]:
-    """Every annotation inside a type."""
-    for meta in getattr(kind, "__metadata__", ()):
-        if isinstance(meta, Meta):
-            yield meta
-    for inner in get_args(kind):
-        yield from metas(inner)
-
-
-def meaning(kind: Any) -> str:
-    """What the field's description says."""
-    return next((meta.description for meta in metas(kind) if meta.description), "")
 
 
 def described_keys(kind: Any) -> str:
