@@ -12,6 +12,7 @@ from fedleak.core import Layout
 from fedleak.errors import PlanError, did_you_mean
 from fedleak.federation.federation import Client, make_clients
 from fedleak.federation.model import Input, Model, Signature
+from fedleak.federation.models.own import Own
 from fedleak.federation.monitor import halved
 from fedleak.federation.promises import promises
 from fedleak.federation.tampering import Tampering
@@ -22,6 +23,7 @@ from fedleak.plan.together import require_bufferless
 from fedleak.population.background import sample
 from fedleak.population.population import Examples
 from fedleak.population.prepare import Prepared, prepare, salted_seed
+from fedleak.sandbox.preflight import require_buildable
 from fedleak.trace.evidence import Evidence
 from fedleak.trace.prior import Background, Prior
 from fedleak.trace.truth import Truth
@@ -57,6 +59,9 @@ def prepare_run(plan: Plan, run: Run) -> PreparedRun:
         validation, test = halved(population.test)
         population = replace(population, test=test)
     model = fitting_model(plan, population)
+    if isinstance(run.own_model, Own) and run.variant.label == "plain" and run.seed == plan.seeds[0]:
+        signature = Signature(population.task, population.input_shape, outputs(plan, population))
+        require_buildable(run.own_model, signature, model.layout, run.withheld)
     for defence in run.variant.defences:
         require_bufferless(defence, model)
     seed = salted_seed(population, run.seed)
