@@ -24,6 +24,7 @@ from fedleak.metrics.metric import Metric
 from fedleak.metrics.user_scores import EXACT
 from fedleak.population.population import Examples
 from fedleak.results.audit import Score
+from fedleak.results.criteria import Criterion
 from fedleak.results.detail import DetailParts
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
@@ -61,6 +62,7 @@ class Recover(BaseGame):
 
     name: ClassVar[str] = "recover"
     needs_data: ClassVar[tuple[str, ...]] = ("images", "background")
+    criteria: ClassVar[tuple[Criterion, ...]] = ("singling out", "inference")
     summary: ClassVar[str] = "Which of the images that clients trained on can be recovered?"
     metrics: ClassVar[tuple[Metric, ...]] = (
         Metric(
@@ -104,6 +106,7 @@ class Recover(BaseGame):
         ),
     )
     needs_prior: ClassVar[bool | None] = False
+    no_prior: ClassVar[str] = "with prior data, shadow clients would be in the sum"
     needs_evidence: ClassVar[bool] = True
     multiples: ClassVar[bool] = False
     legend: ClassVar[str] = "Chance: the same images, compared with examples of people who took no part."
