@@ -73,6 +73,7 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "link-rep-cosine": "fedleak.attacks.link.cosine:LinkRepresentativesCosine",
         "disaggregate-ridge": "fedleak.attacks.disaggregate.ridge:DisaggregateRidge",
         "disaggregate-moves": "fedleak.attacks.disaggregate.moves:DisaggregateMoves",
+        "membership-loss": "fedleak.attacks.membership.loss:LossThreshold",
     },
     "game": {
         "identify": "fedleak.games.identify:Identify",
@@ -84,6 +85,7 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "link": "fedleak.games.link:Link",
         "reconstruct": "fedleak.games.reconstruct:Reconstruct",
         "disaggregate": "fedleak.games.disaggregate:Disaggregate",
+        "membership": "fedleak.games.membership:Membership",
     },
     "defence": {
         "clip": "fedleak.defences.clip:Clip",
@@ -133,6 +135,7 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
     "adversary": {
         "server": "fedleak.views.adversaries:SERVER",
         "anonymous-server": "fedleak.views.adversaries:ANONYMOUS_SERVER",
+        "model-user": "fedleak.views.adversaries:MODEL_USER",
         "global-model-client": "fedleak.views.adversaries:GLOBAL_MODEL_CLIENT",
         "eavesdropper": "fedleak.views.adversaries:EAVESDROPPER",
         "insider": "fedleak.views.adversaries:INSIDER",

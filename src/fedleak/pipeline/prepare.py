@@ -23,6 +23,7 @@ from fedleak.population.background import sample
 from fedleak.population.population import Examples
 from fedleak.population.prepare import Prepared, prepare, salted_seed
 from fedleak.trace.evidence import Evidence
+from fedleak.trace.members import MemberRecords
 from fedleak.trace.prior import Background, Prior
 from fedleak.trace.truth import Truth
 
@@ -80,6 +81,7 @@ def _save_truth(plan: Plan, population: Prepared, clients: tuple[Client, ...], s
         secrets={user.id: user.secrets for user in users if user.secrets},
         decoys={user.id: user.decoys for user in users if user.decoys},
         evidence=Evidence.of(population) if any(game.needs_evidence for game in plan.games) else None,
+        members=MemberRecords.of(population) if any(game.needs_members for game in plan.games) else None,
         seed=seed,
     ).save(folder)
 

@@ -68,6 +68,17 @@ def fitting(games: Sequence[Game], population: PopulationPlan, audit: AuditPlan,
                 f"{source} [population]: prior = '{population.prior}' would give the adversary users' data "
                 f"before game '{game.name}' asks for it; set prior = 'none'"
             )
+        if getattr(game, "needs_members", False):
+            if getattr(game, "unit", "record") == "record" and not population.held_out:
+                raise PlanError(
+                    f"{source} [population]: game '{game.name}' asks about records that no client trains on, too; set "
+                    "held_out = 0.5"
+                )
+            if getattr(game, "unit", "record") == "user" and not population.outsiders:
+                raise PlanError(
+                    f"{source} [population]: game '{game.name}' asks about users who take no part, too; set "
+                    "outsiders = N"
+                )
         for control in audit.controls:
             if control not in ("iid", "fresh-data", *game.controls):
                 raise PlanError(f"{source} [audit] controls: game '{game.name}' has no control '{control}'")

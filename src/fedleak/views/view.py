@@ -29,6 +29,7 @@ _OPENS: Mapping[Observation, frozenset[str]] = {
     Observation.SELECTION: frozenset({"client"}),
     Observation.AGGREGATE: frozenset({"aggregates"}),
     Observation.SIZES: frozenset({"size"}),
+    Observation.MODEL: frozenset({"snapshots"}),  # whose last entry is all that `export` writes and `final` reads
 }
 
 
@@ -137,6 +138,12 @@ class View:
         """The shared model after a round; round 0 is the initial one."""
         self._require(Observation.SNAPSHOTS)
         return self._trace.snapshot(self._kept[self._checked(round_number, first=0)])
+
+    @property
+    def final(self) -> Params:
+        """The finished model, after the last round."""
+        self._require(Observation.MODEL)
+        return self._trace.snapshot(self._trace.rounds)
 
     def aggregate(self, round_number: int) -> Params:
         """The weighted mean of a round's updates."""
