@@ -74,6 +74,9 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "disaggregate-ridge": "fedleak.attacks.disaggregate.ridge:DisaggregateRidge",
         "disaggregate-moves": "fedleak.attacks.disaggregate.moves:DisaggregateMoves",
         "membership-loss": "fedleak.attacks.membership.loss:LossThreshold",
+        "membership-lira": "fedleak.attacks.membership.lira:LiraOffline",
+        "membership-lira-online": "fedleak.attacks.membership.lira:LiraOnline",
+        "membership-rmia": "fedleak.attacks.membership.rmia:Rmia",
     },
     "game": {
         "identify": "fedleak.games.identify:Identify",
