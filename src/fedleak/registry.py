@@ -77,6 +77,9 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "membership-lira": "fedleak.attacks.membership.lira:LiraOffline",
         "membership-lira-online": "fedleak.attacks.membership.lira:LiraOnline",
         "membership-rmia": "fedleak.attacks.membership.rmia:Rmia",
+        "membership-strong": "fedleak.attacks.membership.strong:MembershipStrong",
+        "membership-cosine": "fedleak.attacks.membership.updates:GradientCosine",
+        "membership-drop": "fedleak.attacks.membership.updates:LossDrop",
     },
     "game": {
         "identify": "fedleak.games.identify:Identify",

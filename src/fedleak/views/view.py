@@ -232,6 +232,11 @@ class View:
             for name, values in start.items()
         }
 
+    @property
+    def holds_updates(self) -> bool:
+        """Whether single updates were recorded, or only sums."""
+        return self._trace.header.holds_updates
+
     @cached_property
     def updates(self) -> Updates:
         """Every update of the run."""

@@ -19,7 +19,7 @@ from fedleak.population.population import Examples
 from fedleak.trace.prior import Prior
 from fedleak.views.view import View
 
-__all__ = ["Rmia"]
+__all__ = ["Rmia", "log_ratio"]
 
 _POPULATION = 1000
 
@@ -56,20 +56,21 @@ class Rmia:
         given, model = asked(questions), model_of(view)
         known = references(view, model, prior, self.references, context)
         target, others = calibrated(model, view, known, given.records)
-        ratio = self._ratio(view.task, target, others)
+        ratio = log_ratio(view.task, target, others, self.a)
         population = self._population(prior, given.records, context.rng)
-        them = self._ratio(view.task, *calibrated(model, view, known, population))
+        them = log_ratio(view.task, *calibrated(model, view, known, population), self.a)
         return given.mean((ratio - them.mean()) / max(float(them.std()), 1e-12))
-
-    def _ratio(
-        self, task: Task, target: npt.NDArray[np.float64], others: npt.NDArray[np.float64]
-    ) -> npt.NDArray[np.float64]:
-        """The logarithm of p(x | model) / p(x)."""
-        out = np.exp(log_probability(task, others)).mean(axis=0)
-        return np.asarray(log_probability(task, target) - np.log(((1 + self.a) * out + (1 - self.a)) / 2))
 
     def _population(self, prior: Prior, records: Examples, rng: np.random.Generator) -> Examples:
         """Records of nobody in the federation: public ones, or those in question where there are none."""
         public = records if prior.background is None else prior.background.examples
         rows = rng.permutation(len(public))[:_POPULATION]
         return Examples(x=public.x[rows], y=None if public.y is None else public.y[rows])
+
+
+def log_ratio(
+    task: Task, target: npt.NDArray[np.float64], others: npt.NDArray[np.float64], a: float = 0.3
+) -> npt.NDArray[np.float64]:
+    """The logarithm of p(x | model) / p(x), from the confidence of the model and of references without the record."""
+    out = np.exp(log_probability(task, others)).mean(axis=0)
+    return np.asarray(log_probability(task, target) - np.log(((1 + a) * out + (1 - a)) / 2))
