@@ -178,16 +178,16 @@ class Membership(OptionGame):
 
     def detail(self, played: Sequence[AttackResult], scores: Mapping[str, Score]) -> DetailParts:
         """The ROC curve on logarithmic axes, and how many of the most exposed records are members."""
-        if measures.applies(OWN, played[:1]) is not True:
+        if measures.applies(OWN, played) is not True:
             return DetailParts()
-        whats = [(OWN, "same users" if self.unit == "record" else "outsiders")]
-        if measures.applies(OTHERS, played[:1]) is True:
+        whats = [(OWN, "records of the same users" if self.unit == "record" else "users who took no part")]
+        if measures.applies(OTHERS, played) is True:
             whats.append((OTHERS, "other users' records"))
         series = []
         for against, told in whats:
-            x, y = measures.roc(played[0], against)
-            kept = [i for i in range(len(x)) if x[i] > 0 and y[i] > 0]
-            series.append(Series(name=f"against {told}", x=[x[i] for i in kept], y=[y[i] for i in kept]))
+            x, y = measures.roc(played, against)
+            shown = [(a, b) for a, b in zip(x, y, strict=True) if b > 0]
+            series.append(Series(name=f"against {told}", x=[a for a, _ in shown], y=[b for _, b in shown]))
         low = min((min(one.x) for one in series if one.x), default=0.001)
         figure = Figure(
             kind="lines",
@@ -238,8 +238,8 @@ class Membership(OptionGame):
             )
         users = truth.members.used.candidates
         inside = np.isin(np.asarray(users), np.asarray(truth.users))
-        asked = self._users(trace, truth, inside, rng) if self.unit == "user" else self._records(
-            trace, truth, inside, rng
+        asked = (
+            self._users(trace, truth, inside, rng) if self.unit == "user" else self._records(trace, truth, inside, rng)
         )
         questions, answers = asked
         if truth.members.decoys:
@@ -397,5 +397,3 @@ def _decoys(answers: MembershipAnswers, rng: np.random.Generator) -> MembershipA
     kind = np.full(len(answers.kind), UNSCORED, dtype=np.int64)
     kind[nobody] = np.where(rng.permutation(len(nobody)) % 2 == 0, MEMBER, HELD_OUT)
     return replace(answers, kind=kind, right=(kind == MEMBER).astype(np.int64))
-
-

@@ -28,6 +28,7 @@ __all__ = ["MembershipAnswers", "OWN", "OTHERS", "auc", "tpr", "applies", "tpr_a
 
 MEMBER, HELD_OUT, OUTSIDE, UNSCORED = 1, 0, 2, 3
 OWN, OTHERS = "own", "others"
+_ROUND = (*(digit * 10.0**power for power in range(-4, 0) for digit in (1, 2, 5)), 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,14 +186,20 @@ def within_users(played: Sequence[AttackResult], times: int) -> list[Deal]:
     return [of(number, one) for number, one in enumerate(played)]
 
 
-def roc(one: AttackResult, against: str) -> tuple[list[float], list[float]]:
-    """The corners of the ROC curve: false-positive and true-positive rates."""
-    shown = part(one, against)
-    ranking = Ranking.of(shown.claims[:, 0])
-    yes = shown.right[ranking.order]
-    ends = np.unique(ranking.last)
-    hits, alarms = np.cumsum(yes)[ends] / max(1, yes.sum()), np.cumsum(1 - yes)[ends] / max(1, (1 - yes).sum())
-    return [float(value) for value in alarms], [float(value) for value in hits]
+def roc(played: Sequence[AttackResult], against: str) -> tuple[list[float], list[float]]:
+    """The ROC curve at round false-positive rates, from what the non-members resolve; the mean over runs."""
+    parts = [part(one, against) for one in played]
+    finest = 1 / min(int((one.right == 0).sum()) for one in parts)
+    rates = [rate for rate in _ROUND if rate >= finest - 1e-12]
+    values = []
+    for one in parts:
+        ranking, yes, every = (
+            Ranking.of(one.claims[:, 0]),
+            one.right[None].astype(np.float64),
+            np.ones((1, len(one.right))),
+        )
+        values.append([float(true_positives(rate, ranking, yes, every)[0]) for rate in rates])
+    return rates, [float(value) for value in np.mean(values, axis=0)]
 
 
 def _exposed(one: AttackResult) -> UserScores:

@@ -41,11 +41,12 @@ def load_references(target: Path, folders: Sequence[Path]) -> tuple[Reference, .
         both = sorted(set(mine.members.used.candidates) & set(theirs.members.used.candidates))
         if both:
             raise AttackError(
-                f"{folder} shares {counted(len(both), 'user')} with {target} (first: '{both[0]}'), so it cannot serve as "
-                "a reference; set disjoint = true in [population]"
+                f"{folder} shares {counted(len(both), 'user')} with {target} (first: '{both[0]}'), so it cannot be a "
+                "reference; set disjoint = true in [population]"
             )
-        users = {str(user): data for user, data in zip(theirs.members.used.candidates, theirs.members.used.examples)}
-        clients = tuple(users[str(user)] for user in theirs.users)
+        held = theirs.members.used
+        users = dict(zip(held.candidates, held.examples, strict=True))
+        clients = tuple(users[user] for user in theirs.users)
         copies = fingerprint.shared(fingerprint.of(Examples.concat(clients)), marks)
         if copies.mean() > _STRAY:
             raise AttackError(

@@ -102,8 +102,11 @@ def prepare(
     if background is not None:
         public_data.check(background, population, shares[0].private)
         owners = [*shares, *drawn.outsiders]
-        aside = [Share(replace(share.user, examples=held), held, held) for share in owners
-                 if len(held := held_out.get(share.user.id, share.private.take([])))]
+        aside = [
+            Share(replace(share.user, examples=held), held, held)
+            for share in owners
+            if len(held := held_out.get(share.user.id, share.private.take([])))
+        ]
         background = public_data.without_users(background, [*owners, *aside], findings)
     wanted = bool(population.traits) or plan.prior == "none"
     public = None

@@ -21,7 +21,19 @@ from fedleak.population import class_counts
 from fedleak.population.class_counts import ClassCounts
 from fedleak.population.population import Examples, User
 
-__all__ = ["PriorName", "SplitName", "Mask", "Sides", "Split", "choose", "at_random", "groups", "units", "require", "STRATIFIED"]
+__all__ = [
+    "PriorName",
+    "SplitName",
+    "Mask",
+    "Sides",
+    "Split",
+    "choose",
+    "at_random",
+    "groups",
+    "units",
+    "require",
+    "STRATIFIED",
+]
 
 PriorName: TypeAlias = Literal["random", "chrono", "album", "none"]
 SplitName: TypeAlias = Literal["independent", "balanced", "half", "stratified", "chrono", "album", "none"]

@@ -33,9 +33,9 @@ def asked(questions: Questions) -> MembershipQuestions:
 def stacked(models: Mapping[str, npt.NDArray[np.float32]], model: Model) -> dict[str, torch.Tensor]:
     """Weights of several models, layer -> (models, size), as tensors with a leading axis for them."""
     return {
-        f"{layer.name}.{tensor}": torch.from_numpy(np.ascontiguousarray(models[layer.name][:, layer.span(tensor)])).view(
-            -1, *shape
-        )
+        f"{layer.name}.{tensor}": torch.from_numpy(
+            np.ascontiguousarray(models[layer.name][:, layer.span(tensor)])
+        ).view(-1, *shape)
         for layer in model.layout
         for tensor, shape in layer.tensors
     }

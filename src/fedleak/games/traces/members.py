@@ -38,7 +38,9 @@ def write_members(folder: Path, seed: int, *, leak: bool, users: int = USERS) ->
         users=tuple(share.user.id for share in inside),
         client_user={client.id: client.user for client in clients},
         attributes={},
-        members=MemberRecords(used=_by_user(shares, [share.private for share in shares]), held_out=_by_user(shares, held)),
+        members=MemberRecords(
+            used=_by_user(shares, [share.private for share in shares]), held_out=_by_user(shares, held)
+        ),
     ).save(folder / "truth")
     Prior(
         candidates=(),
