@@ -35,6 +35,10 @@ def load_references(target: Path, folders: Sequence[Path]) -> tuple[Reference, .
     marks = fingerprint.of(Examples.concat([*mine.members.used.examples, *mine.members.held_out.examples]))
     found = []
     for folder in folders[:_MOST]:
+        if not (folder / "truth").is_dir() or not Trace.open(folder / "trace", {"snapshots"}).finished:
+            raise AttackError(
+                f"{folder} is to be a reference, but it is not trained to the end; run `fedleak train` first"
+            )
         theirs = Truth.load(folder / "truth")
         if theirs.members is None:
             raise AttackError(f"{folder}: this run did not keep its records, so it cannot serve as a reference")
