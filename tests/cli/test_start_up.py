@@ -9,7 +9,7 @@ VERBS = """
 import contextlib, io, sys
 from fedleak.cli.main import main
 
-for arguments in (["--version"], ["list"], ["list", "--matrix"], ["check", "demo"]):
+for arguments in (["--version"], ["list"], ["list", "--matrix"], ["check", "demo", "--quick"]):
     with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()) as shown:
         main(arguments)
     print(*arguments, bool(shown.getvalue()), sorted({"torch", "sklearn", "scipy"} & set(sys.modules)))

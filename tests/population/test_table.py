@@ -122,7 +122,7 @@ def test_names_with_html_and_odd_characters_survive(tmp_path: Path) -> None:
         for i, name in enumerate(names):
             rows.writerows([[name, i, j, j % 2] for j in range(10)])
     prepared = prepare(numbers(path), PopulationPlan(), 0)
-    assert [share.user.id for share in prepared.shares] == names
+    assert [share.user.id for share in prepared.shares] == [name.strip() for name in names]
 
 
 @pytest.mark.parametrize(

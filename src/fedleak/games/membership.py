@@ -32,6 +32,7 @@ from fedleak.population import fingerprint
 from fedleak.population.population import Examples
 from fedleak.population.splits import units
 from fedleak.results.audit import Score
+from fedleak.results.criteria import Criterion
 from fedleak.results.detail import DetailParts, Figure, Series, Table
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
@@ -119,6 +120,7 @@ class Membership(OptionGame):
     summary: ClassVar[str] = "Was this record, or this user, in the training data?"
     strongest: ClassVar[str | None] = "membership-strong"
     metrics: ClassVar[tuple[Metric, ...]] = _METRICS
+    criteria: ClassVar[tuple[Criterion, ...]] = ("inference",)
     needs_prior: ClassVar[bool | None] = False
     needs_members: ClassVar[bool] = True
     multiples: ClassVar[bool] = False

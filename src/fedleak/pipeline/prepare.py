@@ -27,7 +27,7 @@ from fedleak.trace.members import MemberRecords
 from fedleak.trace.prior import Background, Prior
 from fedleak.trace.truth import Truth
 
-__all__ = ["PreparedRun", "prepare_run", "fitting_model", "outputs"]
+__all__ = ["PreparedRun", "prepare_run", "lacks", "fitting_model", "outputs"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,14 @@ class PreparedRun:
 
 def prepare_run(plan: Plan, run: Run) -> PreparedRun:
     """Draw the users, build the model, distribute the data, and save the truth and the prior."""
-    population = prepare(plan.dataset, plan.population, run.seed, iid=run.variant.control == "iid", inject=plan.inject)
+    population = prepare(
+        plan.dataset,
+        plan.population,
+        run.seed,
+        iid=run.variant.control == "iid",
+        inject=plan.inject,
+        auxiliary=_without_prior(plan),
+    )
     validation = None
     if plan.federation.monitored:
         validation, test = halved(population.test)
@@ -59,7 +66,7 @@ def prepare_run(plan: Plan, run: Run) -> PreparedRun:
     # Now, so that a missing accountant package is reported before training.
     promises(run.variant.defences, plan.federation, len(clients), [len(d.data) for d in clients], run.seed)
     _save_truth(plan, population, everyone, seed, run.folder / "truth")
-    _save_prior(population, clients, _public(plan, population, run), run.folder / "prior")
+    _save_prior(plan, population, clients, _public(plan, population, run), run.folder / "prior")
     return PreparedRun(
         population=population,
         model=model,
@@ -69,6 +76,27 @@ def prepare_run(plan: Plan, run: Run) -> PreparedRun:
         seed=seed,
         validation=validation,
     )
+
+
+def lacks(plan: Plan, run: Run) -> bool:
+    """Whether a trained run holds too little for games that were added to its plan later.
+
+    Its federation is the same, and what it lacks follows from the data: `prepare_run` stores it.
+    """
+    if plan.trace is not None:
+        return False
+    if any(game.needs_evidence for game in plan.games) and Truth.load(run.folder / "truth").evidence is None:
+        return True
+    if plan.population.prior == "none" or not _without_prior(plan):
+        return False
+    public = Prior.load(run.folder / "prior").background
+    # Public examples that were stored for their traits are not whole users.
+    return public is None or (bool(public.shows) and public.examples.owner is None)
+
+
+def _without_prior(plan: Plan) -> bool:
+    """Whether the adversary of a game has no prior data, and so an auxiliary set at most."""
+    return any(game.needs_prior is False for game in plan.games)
 
 
 def _save_truth(plan: Plan, population: Prepared, clients: tuple[Client, ...], seed: int, folder: Path) -> None:
@@ -94,7 +122,9 @@ def _public(plan: Plan, population: Prepared, run: Run) -> Examples | None:
     return population.public
 
 
-def _save_prior(population: Prepared, clients: tuple[Client, ...], public: Examples | None, folder: Path) -> None:
+def _save_prior(
+    plan: Plan, population: Prepared, clients: tuple[Client, ...], public: Examples | None, folder: Path
+) -> None:
     known = [share for share in population.shares if len(share.prior)]
     Prior(
         candidates=tuple(share.user.id for share in known),
@@ -105,6 +135,7 @@ def _save_prior(population: Prepared, clients: tuple[Client, ...], public: Examp
         background=None if public is None else Background(examples=public, shows=population.shows),
         records=population.records,
         injected={d.id: population.injected[d.user] for d in clients if d.user in population.injected},
+        proxies=() if plan.proxy is None else plan.proxy.traits,
     ).save(folder)
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from fedleak import errors, registry
 from fedleak.attacks.attack import Attack
 from fedleak.core import UserId
-from fedleak.errors import AttackError, FedleakError
+from fedleak.errors import AttackError, AttackStopped, FedleakError
 from fedleak.games.game import Predictions, Questions
 from fedleak.sandbox import encode
 from fedleak.sandbox.confined import RESULT, SCRATCH, VIEW, AttackJob, installation
@@ -65,6 +65,7 @@ class Isolated:
     predictions: Predictions
     confined: str  # by which features of the system; empty: it had a process of its own, but could read files
     seconds: float  # of computing
+    memory: int = 0  # bytes that its process held at most
 
 
 class _Zygote:
@@ -134,10 +135,10 @@ def attack_in_process(
         job = AttackJob(
             folder=str(folder), modules=modules, packages=packages, memory=budget.memory, minutes=budget.minutes
         )
-        confined, seconds = _converse(attack.name, job, budget, progress)
+        confined, seconds, memory = _converse(attack.name, job, budget, progress)
         if any(folder.is_relative_to(place) for place in installation()):
             confined = ""  # the audit lies among the code that every process may read
-        return Isolated(_read(folder / SCRATCH / RESULT, attack.name), confined, seconds)
+        return Isolated(_read(folder / SCRATCH / RESULT, attack.name), confined, seconds, memory)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -187,8 +188,8 @@ def _code(*objects: Any) -> tuple[dict[str, str], tuple[str, ...]]:
     return own, tuple(str(Path(file).parent) for file in packages)
 
 
-def _converse(attack: str, job: AttackJob, budget: Budget, progress: Callable[[float], None]) -> tuple[str, float]:
-    """Send the job to the zygote and listen; returns by what the process was confined, and how long it computed."""
+def _converse(attack: str, job: AttackJob, budget: Budget, progress: Callable[[float], None]) -> tuple[str, float, int]:
+    """Send the job to the zygote and listen; returns by what the process was confined, and what it used."""
     confined: str | None = None
     error, finished, rest = None, False, b""
     with _lock, _ready() as connection:
@@ -201,7 +202,7 @@ def _converse(attack: str, job: AttackJob, budget: Budget, progress: Callable[[f
             if received.startswith(FROM_ZYGOTE):
                 ended = _parse(received[1:])
                 _require(attack, ended, error, finished, budget)
-                return confined or "", float(ended["seconds"])
+                return confined or "", float(ended["seconds"]), int(ended["memory"])
             *lines, rest = (rest + received[1:])[-_LONGEST:].split(b"\n")
             for said in map(_parse, lines):
                 if confined is None:  # the first message, before any code of the attack's is run
@@ -238,7 +239,7 @@ def _require(attack: str, ended: dict[str, Any], error: dict[str, Any] | None, f
         known = getattr(errors, kind, AttackError)
         raise (known if isinstance(known, type) and issubclass(known, FedleakError) else AttackError)(text)
     if ended.get("late") or ended["exit"] == -signal.SIGXCPU:
-        raise AttackError(
+        raise AttackStopped(
             f"attack '{attack}' was stopped after {budget.minutes:g} minutes of computing; raise minutes ([audit] in "
             "the plan)"
         )

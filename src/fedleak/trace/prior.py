@@ -37,6 +37,7 @@ class _Content(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     records: Records | None = None
     injected: Mapping[str, str] = {}
     traits: tuple[str, ...] = ()  # the columns of what background examples show
+    proxies: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +69,9 @@ class Prior:
     background: Background | None = None
     records: Records | None = None  # the format of the secrets, where users hold some
     injected: Mapping[str, str] = field(default_factory=dict)  # client -> the record that the adversary injected there
+    # Traits of proxy clients. Their shadow indices follow those of the candidates: for each trait first the clients
+    # with it, then those without.
+    proxies: tuple[str, ...] = ()
     references: tuple[Reference, ...] = ()  # handed to attacks by the pipeline, and in no file
 
     def take(self, candidates: IntArray) -> Prior:
@@ -85,6 +89,7 @@ class Prior:
             background=None,
             records=None,
             injected={},
+            proxies=(),
         )
 
     def save(self, folder: Path) -> None:
@@ -119,6 +124,7 @@ class Prior:
             records=self.records,
             injected=dict(self.injected),
             traits=traits,
+            proxies=self.proxies,
         )
         seal(folder / _FILE, _KIND, _VERSION, content)
 
@@ -151,6 +157,7 @@ class Prior:
             background=_background(folder, content) if content.background else None,
             records=content.records,
             injected=content.injected,
+            proxies=content.proxies,
         )
 
 
