@@ -87,6 +87,8 @@ def lacks(plan: Plan, run: Run) -> bool:
         return False
     if any(game.needs_evidence for game in plan.games) and Truth.load(run.folder / "truth").evidence is None:
         return True
+    if any(game.needs_members for game in plan.games) and Truth.load(run.folder / "truth").members is None:
+        return True
     if plan.population.prior == "none" or not _without_prior(plan):
         return False
     public = Prior.load(run.folder / "prior").background
