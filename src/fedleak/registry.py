@@ -76,6 +76,13 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "link-rep-cosine": "fedleak.attacks.link.cosine:LinkRepresentativesCosine",
         "disaggregate-ridge": "fedleak.attacks.disaggregate.ridge:DisaggregateRidge",
         "disaggregate-moves": "fedleak.attacks.disaggregate.moves:DisaggregateMoves",
+        "membership-loss": "fedleak.attacks.membership.loss:LossThreshold",
+        "membership-lira": "fedleak.attacks.membership.lira:LiraOffline",
+        "membership-lira-online": "fedleak.attacks.membership.lira:LiraOnline",
+        "membership-rmia": "fedleak.attacks.membership.rmia:Rmia",
+        "membership-strong": "fedleak.attacks.membership.strong:MembershipStrong",
+        "membership-cosine": "fedleak.attacks.membership.updates:GradientCosine",
+        "membership-drop": "fedleak.attacks.membership.updates:LossDrop",
     },
     "game": {
         "identify": "fedleak.games.identify:Identify",
@@ -88,6 +95,7 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "reconstruct": "fedleak.games.reconstruct:Reconstruct",
         "recover": "fedleak.games.recover:Recover",
         "disaggregate": "fedleak.games.disaggregate:Disaggregate",
+        "membership": "fedleak.games.membership:Membership",
     },
     "defence": {
         "clip": "fedleak.defences.clip:Clip",
@@ -137,6 +145,7 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
     "adversary": {
         "server": "fedleak.views.adversaries:SERVER",
         "anonymous-server": "fedleak.views.adversaries:ANONYMOUS_SERVER",
+        "model-user": "fedleak.views.adversaries:MODEL_USER",
         "global-model-client": "fedleak.views.adversaries:GLOBAL_MODEL_CLIENT",
         "eavesdropper": "fedleak.views.adversaries:EAVESDROPPER",
         "insider": "fedleak.views.adversaries:INSIDER",
