@@ -27,6 +27,8 @@ LONGEST = {"steps": 250, "width": 0.1, "recall": True}  # it has nothing but cla
 SETTINGS: dict[str, dict[str, Any]] = {
     "mgan-prior": QUICK,
     "mgan-linked": QUICK,
+    "mgan-weighted": {"pretraining": 200, "steps": 20, "rounds": 3, "iterations": 15, "width": 0.1},
+    "mgan-linked-paper": {"steps": 100, "iterations": 15, "width": 0.1, "shadows": 8},
     "mgan-passive": LONGER,
     "mgan-passive-paper": {"steps": 100, "iterations": 15, "width": 0.1},
     # A model of four rounds is flat, so small steps leave noise as noise.
@@ -40,6 +42,8 @@ SLOW = (
     "mgan-active",
     "mgan-active-paper",
     "mgan-linked",
+    "mgan-linked-paper",
+    "mgan-weighted",
     "representatives-paper",
 )
 
