@@ -60,7 +60,7 @@ class SideEffect(BaseAnalysis):
         metric = metric_of(task).name
         rounds = [float(n) for n in range(len(before))]
         tail = max(1, len(before) // 4)
-        lost = _paired(*(curve[:, -tail:].mean(axis=1) for curve in every), plan.audit.level)
+        lost = _paired(every[0][:, -tail:].mean(axis=1), every[1][:, -tail:].mean(axis=1), plan.audit.level)
         rows: list[list[str | float | None]] = [
             [n, float(a), float(b), *_paired(one, other, plan.audit.level)]
             for n, a, b, one, other in zip(rounds, before, after, *(curve.T for curve in every), strict=True)

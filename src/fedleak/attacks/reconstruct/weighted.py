@@ -25,6 +25,7 @@ from fedleak.views.view import View
 __all__ = ["MganWeighted"]
 
 _AT_ONCE = 500  # auxiliary images whose identity is judged together
+_SURE = 4.0  # logit at which the identity head's certainty is cut off, so that no image has all the weight
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +35,7 @@ class MganWeighted:
     Three departures. A conditional GAN is first trained on the auxiliary set with its labels, once for all victims. The
     discriminator then is not written over by the victim's model in every round: the victim reaches it only through the
     representatives of its updates, from which the identity head learns. And auxiliary images count as real in
-    proportion to what that head takes for the victim's (`weighted`), so reality and identity pull the same way; in
+    proportion to that head's odds of being the victim's (`weighted`), so reality and identity pull the same way; in
     eq. 4 the reality task pulls towards the whole auxiliary set. It can show no property that no auxiliary image has.
     """
 
@@ -52,13 +53,16 @@ class MganWeighted:
         True
     )
     identity: Annotated[bool, Meta(description="train with the identity task; false is the ablation")] = True
-    pretraining: Annotated[int, Meta(ge=0, description="steps on the auxiliary set, before any victim")] = 1500
+    overwrite: Annotated[
+        bool, Meta(description="write the discriminator over by the victim's model in every round, as in Algorithm 1")
+    ] = False
+    pretraining: Annotated[int, Meta(ge=0, description="steps on the auxiliary set, before any victim")] = 1000
     rounds: Annotated[int, Meta(ge=1, description="first rounds whose representatives train the identity head")] = 8
     warmup: Annotated[int, Meta(ge=0, description="rounds before auxiliary images are weighted")] = 2
     per_class: Annotated[int, Meta(ge=1, description="representatives of each class, client and round")] = 4
     iterations: Annotated[int, Meta(ge=1, description="steps of the search for representatives")] = 12
     steps: Annotated[int, Meta(ge=1, description="steps of the discriminator, and of the generator, in a round")] = 60
-    batch: Annotated[int, Meta(ge=4, description="images of each kind in a step")] = 32
+    batch: Annotated[int, Meta(ge=4, description="images of each kind in a step")] = 24
     rate: Annotated[float, Meta(gt=0, description="learning rate of Adam for the generator")] = 5e-4
     critic_rate: Annotated[float, Meta(gt=0, description="learning rate of Adam for the discriminator")] = 1e-3
     momentum: Annotated[float, Meta(ge=0, lt=1, description="first moment of Adam (beta 1)")] = 0.5
@@ -94,11 +98,14 @@ class MganWeighted:
         given, mine = scene.questions, scene.classes(victim)
         kept = np.isin(np.asarray(given.auxiliary.y), mine)
         auxiliary = _Auxiliary(given.auxiliary.x[kept], np.asarray(given.auxiliary.y)[kept])
+        rows = scene.rows(victim)
         with one_thread():
             for place, number in enumerate(scene.rounds(victim)[: self.rounds]):
+                if self.overwrite:
+                    gan.critic.begin(scene.local(int(rows[scene.view.updates.round[rows] == number][-1])))
                 shown = None if portraits is None else _until(portraits, victim, number)
                 if self.weighted and shown is not None and place >= self.warmup:
-                    auxiliary.weigh(gan.identity(auxiliary.x))
+                    auxiliary.weigh(gan.odds(auxiliary.x))
                 for _ in range(self.steps):
                     gan.step(auxiliary, shown, rng)
             with torch.no_grad():
@@ -140,11 +147,11 @@ class _Gan:
     def _adam(self, weights: Iterable[torch.Tensor], rate: float) -> torch.optim.Optimizer:
         return torch.optim.Adam(weights, rate, (self.settings.momentum, 0.999))
 
-    def identity(self, images: torch.Tensor) -> FloatArray:
-        """How probable it is that an image is the victim's."""
+    def odds(self, images: torch.Tensor) -> FloatArray:
+        """The identity head's odds: how much denser the victim's images are here than the others' (density ratio)."""
         with torch.no_grad():
-            found = [self.critic(part)[2].sigmoid() for part in torch.split(images, _AT_ONCE)]
-        return np.asarray(torch.cat(found).numpy(), dtype=np.float64)
+            logits = torch.cat([self.critic(part)[2] for part in torch.split(images, _AT_ONCE)])
+        return np.asarray(logits.clamp(-_SURE, _SURE).exp().numpy(), dtype=np.float64)
 
     def step(
         self, auxiliary: _Auxiliary, shown: tuple[torch.Tensor, torch.Tensor] | None, rng: np.random.Generator
