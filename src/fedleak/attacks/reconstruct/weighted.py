@@ -123,8 +123,9 @@ class _Auxiliary:
 
     def weigh(self, weights: FloatArray) -> None:
         """Weight images, with as much weight for every class as before."""
-        for label in self.y.unique():
-            rows = (self.y == label).numpy()
+        labels = self.y.numpy()
+        for label in np.unique(labels):
+            rows = labels == label
             self.share[rows] = rows.mean() * weights[rows] / weights[rows].sum()
 
     def draw(self, count: int, rng: np.random.Generator) -> tuple[torch.Tensor, torch.Tensor]:
