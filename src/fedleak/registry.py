@@ -47,6 +47,7 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "attribute-joint": "fedleak.attacks.attribute.mlp:AttributeJoint",
         "attribute-words": "fedleak.attacks.attribute.words:AttributeWords",
         "profile-gradient": "fedleak.attacks.profile.gradient:ProfileGradient",
+        "profile-proxy": "fedleak.attacks.profile.proxy:ProfileProxy",
         "match-mlp": "fedleak.attacks.match.mlp:MatchMlp",
         "match-siamese": "fedleak.attacks.match.siamese:Siamese",
         "match-strong": "fedleak.attacks.match.strong:MatchStrong",

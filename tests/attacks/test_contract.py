@@ -25,6 +25,7 @@ QUICK = {"pretraining": 200, "steps": 10, "early": 2, "rounds": 1, "iterations":
 LONGER = {"steps": 100, "early": 2, "iterations": 15, "width": 0.1, "recall": True}
 LONGEST = {"steps": 250, "width": 0.1, "recall": True}  # it has nothing but classes to go by
 SETTINGS: dict[str, dict[str, Any]] = {
+    "profile-proxy": {"layer": "fc1"},  # labels do not depend on the mark, so the output layer hardly does
     "mgan-prior": QUICK,
     "mgan-linked": QUICK,
     "mgan-weighted": {"pretraining": 200, "steps": 20, "rounds": 3, "iterations": 15, "width": 0.1},

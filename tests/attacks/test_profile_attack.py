@@ -10,10 +10,11 @@ import pytest
 
 from fedleak.attacks.context import AttackContext
 from fedleak.attacks.imitate import Imitation
-from fedleak.attacks.profile.gradient import ProfileGradient, alike
+from fedleak.attacks.profile.gradient import ProfileGradient
 from fedleak.core import rng_for
 from fedleak.defences.clip import Clip
 from fedleak.errors import AttackError
+from fedleak.federation.proxies import alike
 from fedleak.games.game import Questions
 from fedleak.games.profile import Profile
 from fedleak.games.traces.users import write_federation

@@ -34,6 +34,13 @@ def test_what_is_generated_is_what_the_code_generates(name: str, generated: dict
     assert page(name) == generated[DOCS / name], "run: make reference (or python -m fedleak.reference docs)"
 
 
+def test_the_pages_of_results_show_the_summaries(generated: dict[Path, str]) -> None:
+    pages = [path for path in generated if path.parent.name == "results"]
+    assert {path.name for path in pages} >= {"README.md", "rows.md", "gradient-leaks.md", "record-level.md"}
+    stale = [path.name for path in pages if path.read_text(encoding="utf-8") != generated[path]]
+    assert not stale, f"{stale}: run: make reference (or python -m fedleak.reference docs)"
+
+
 def test_every_row_of_a_generated_table_has_its_words() -> None:
     assert "| ? |" not in page("threat-models.md"), "write what the generated tables leave to hand"
 

@@ -76,3 +76,15 @@ def test_public_examples_that_all_show_it_are_too_few(run: Path) -> None:
     all_show = replace(prior.background, shows={"marked": np.ones(len(prior.background.examples), np.int8)})
     with pytest.raises(AttackError, match=r"400 public examples show 'marked' and 0 of the same kind do not"):
         ask(run, Profile(trait="marked"), replace(prior, background=all_show))
+
+
+def test_updates_of_proxy_clients_are_labelled_for_the_trait_that_is_asked_for(tmp_path: Path) -> None:
+    run = write_federation(tmp_path, 0, leak=True, proxies=True)
+    trace, truth, asked = Trace.open(run / "trace"), Truth.load(run / "truth"), ask(run, Profile(trait="marked"))
+    shadow = np.asarray(trace.shadow)
+    assert ((asked.shadow == 0) == (shadow == USERS)).all() and ((asked.shadow == 1) == (shadow == USERS + 1)).all()
+    assert (asked.shadow >= 0).any() and (shadow[asked.shadow >= 0] >= USERS).all(), "no user's client is labelled"
+    own = {trace.header.clients[client] for client in np.asarray(trace.client)[asked.shadow >= 0]}
+    assert own.isdisjoint(truth.client_user), "proxy clients are nobody's"
+    other = replace(Prior.load(run / "prior"), proxies=("another",))
+    assert (ask(run, Profile(trait="marked"), other).shadow == -1).all()

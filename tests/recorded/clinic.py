@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from clinic_app.data import CLINICS, clinic
 from clinic_app.task import Net, plain_train
+from repeatable import same_pseudonyms
 from torch import nn
 
 from fedleak.record.recorder import Recorder, Reply
@@ -56,7 +57,7 @@ def record_run(
 ) -> Path:
     """Train a federation of clinics, as its own program would, with a recorder beside the server."""
     rng = np.random.default_rng(3)
-    with torch.random.fork_rng(devices=[]):
+    with same_pseudonyms(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(5)
         model = net()
         recorder = Recorder(folder, origin={"framework": "torch", "version": "loop", "strategy": "FedAvg"}, **settings)

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from letters_app.data import PHONES, typed
 from letters_app.task import CharNet, train
+from repeatable import same_pseudonyms
 
 from fedleak.federation.engines.embedded import one_thread
 from fedleak.record.recorder import Recorder, Reply
@@ -49,7 +50,7 @@ def record_phones(
 ) -> Path:
     """Average what the phones of each round have learnt; `restarted` is a phone with a new name after a round."""
     rng = np.random.default_rng(4)
-    with one_thread(), torch.random.fork_rng(devices=[]):
+    with same_pseudonyms(), one_thread(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(5)
         model, local = net(), net()
         recorder = Recorder(folder, origin={"framework": "torch", "version": "loop", "strategy": "FedAvg"}, **settings)

@@ -62,11 +62,11 @@ def test_secrets_are_extracted_and_attributed_and_the_controls_show_nothing(sear
     # The final model alone shows what was memorised, and cannot show whose it is.
     assert score(searched, "exposure-baseline", "extracted").leaks
     assert not score(searched, "exposure-baseline", "top1").leaks
-    # Pseudonyms differ from recording to recording, and with them what luck hits: three of eight is next to impossible.
+    # By luck a control hits one of eight now and then, hardly ever three.
     for attack in ("eavesdrop", "exposure-baseline"):
         for control in ("decoys", "shuffled-selection", "swapped-secrets"):
             null = score(searched, attack, "top1", control)
-            assert null.value <= 0.25 and null.low <= max(null.chance, 0.05)
+            assert null.value <= 0.25 and not null.leaks
         assert score(searched, attack, "extracted", "decoys").value <= 0.25
     assert all("Landlock" in how for how in searched.audit.isolation.values()), searched.audit.isolation
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from fedleak.errors import FedleakError
@@ -16,7 +17,8 @@ from fedleak.reproduce.lookup import measured
 from fedleak.reproduce.rows import ROWS, chosen, deciding, verdict
 from fedleak.reproduce.summary import Figure, From, Summary, folder, is_stale, plan_name, plan_sha256, read, read_all
 from fedleak.results.audit import Analysis, Audit
-from fedleak.results.detail import Detail, Quality
+from fedleak.results.detail import Detail, Quality, Series
+from fedleak.results.detail import Figure as Drawn
 from fedleak.score.labels import label
 
 SUMMARIES = read_all(folder())
@@ -186,3 +188,20 @@ def test_a_figure_is_a_quality_of_an_attacks_images_or_of_the_real_ones() -> Non
     assert (real.value, real.low, real.chance) == (3.1, None, None)
     with pytest.raises(FedleakError, match=r"figure 'x': 0 qualities of images fit 'readable of mgan-prior"):
         found(quality="readable")
+
+
+def test_a_figure_is_the_end_of_a_line_in_a_figure_of_an_analysis() -> None:
+    line = Series(name="secrets", x=[0.0, 9.0], y=[1.0, 7.0], low=[0.0, 6.0], high=[2.0, 8.0])
+    table = Analysis(
+        name="exposure", title="", text="", columns=[], rows=[],
+        figures=[Drawn(kind="lines", title="bits", x_label="", y_label="", series=[line])],
+    )  # fmt: skip
+    audit = Audit(
+        title="", story="", created="", source="", population={}, federation={}, findings=[], threats=[], attacks={},
+        defences={}, scores=[], details=[], analyses=[table], untested=[], plan="", resolved={}, environment={},
+    )  # fmt: skip
+    there = From(analysis="exposure", figure="bits", series="secrets")
+    found = measured(Figure(name="x", source=there), audit)
+    assert (found.value, found.low, found.high, found.chance) == (7.0, 6.0, 8.0, None)
+    with pytest.raises(FedleakError, match=r"no line 'decoys' in a figure 'bits'; there are: 'secrets' in 'bits'"):
+        measured(Figure(name="x", source=msgspec.structs.replace(there, series="decoys")), audit)

@@ -9,21 +9,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 from msgspec import Meta
 
-from fedleak.core import percent
+from fedleak.core import IntArray, percent
 from fedleak.errors import AttackError, did_you_mean
-from fedleak.games.game import Answers, GameInstance, Headline, OptionGame, Questions
-from fedleak.games.identify import anonymous, senders
+from fedleak.games.game import Answers, Contract, GameInstance, Headline, Needs, OptionGame, Questions
+from fedleak.games.identify import anonymous
 from fedleak.metrics import binary
 from fedleak.metrics.metric import Metric, average_precision
 from fedleak.metrics.ranking import Ranking
 from fedleak.metrics.user_scores import FITTING
 from fedleak.population.population import Examples
 from fedleak.results.audit import Score
+from fedleak.results.criteria import Criterion
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 
@@ -49,7 +51,9 @@ class Profile(OptionGame):
     name: ClassVar[str] = "profile"
     needs_data: ClassVar[tuple[str, ...]] = ("traits", "background")
     summary: ClassVar[str] = "Does this client's user fit the profile?"
+    criteria: ClassVar[tuple[Criterion, ...]] = ("inference",)
     strongest: ClassVar[str | None] = "profile-gradient"
+    allows_proxies: ClassVar[bool] = True
     metrics: ClassVar[tuple[Metric, ...]] = (
         average_precision(binary.average_precision, ranked=Ranking.average_precision, each_user=FITTING),
         Metric(
@@ -90,9 +94,21 @@ class Profile(OptionGame):
         """The trait of the synthetic users."""
         return cls(trait="marked")
 
+    @classmethod
+    def contract(cls, attack: Needs) -> Contract:
+        """A federation, whatever the attack sees of it; with proxy clients for one that learns from them."""
+        from fedleak.games.traces.users import write_federation
+
+        proxies = getattr(attack, "needs_proxies", False)
+
+        def write(folder: Path, seed: int, leak: bool) -> Path:
+            return write_federation(folder, seed, leak=leak, proxies=proxies)
+
+        return Contract(game=cls.for_contract(), write=write, metric=cls.metrics[0].name)
+
     def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> GameInstance:
         """Draw an update of every anonymous client; the adversary gets only the public examples."""
-        sender, rows = senders(trace, truth, prior), anonymous(trace)
+        rows = anonymous(trace)
         known = sorted({name for shares in truth.traits.values() for name in shares})
         if self.trait not in known or prior.background is None:
             raise AttackError(
@@ -113,6 +129,9 @@ class Profile(OptionGame):
             )
         order = rng.permutation(rows)
         asked = np.sort(order[np.unique(np.asarray(trace.client)[order], return_index=True)[1]])
+        place = {user: i for i, user in enumerate(prior.candidates)}
+        clients = np.asarray(trace.client)[asked].tolist()
+        who = np.array([place[truth.client_user[trace.header.clients[client]]] for client in clients], dtype=np.int64)
         public = prior.background.examples
         return GameInstance(
             questions=ProfileQuestions(
@@ -123,10 +142,18 @@ class Profile(OptionGame):
                 others=public,
             ),
             answers=Answers(
-                right=fits[sender[asked]].astype(np.int64),
-                who=sender[asked],
+                right=fits[who].astype(np.int64),
+                who=who,
                 users=tuple(map(str, prior.candidates)),
             ),
             prior=prior.take(np.zeros(0, dtype=np.int64)),
-            shadow=np.full(len(trace.shadow), -1, dtype=np.int64),
+            shadow=self._proxies(trace, prior),
         )
+
+    def _proxies(self, trace: Trace, prior: Prior) -> IntArray:
+        """Label the updates of proxy clients: 0 with the trait, 1 without it, -1 everybody else."""
+        found = np.full(len(trace.shadow), -1, dtype=np.int64)
+        if self.trait in prior.proxies:
+            kind = np.asarray(trace.shadow) - (len(prior.candidates) + 2 * prior.proxies.index(self.trait))
+            found[kind == 0], found[kind == 1] = 0, 1
+        return found

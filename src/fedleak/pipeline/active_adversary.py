@@ -13,6 +13,7 @@ from fedleak.federation.affiliated_server import AffiliatedServer
 from fedleak.federation.federation import Client
 from fedleak.federation.gan_client import ClassGan, Joined
 from fedleak.federation.model import Model, Signature
+from fedleak.federation.proxies import proxies
 from fedleak.federation.tampering import Isolation, Tampering, victims
 from fedleak.plan.configure import to_dict
 from fedleak.plan.plan import Plan
@@ -60,6 +61,8 @@ def tamper(
         clients = (*clients, Client(name, UserId("adversary"), -1, blank))
         newcomer = joined
         told.append({"power": "join", "client": name, "seed": own_seed, **to_dict(plan.join)})
+    if plan.proxy is not None:
+        clients = (*clients, *proxies(plan.proxy, prepared.public, prepared.shows, clients, seed))
     return clients, Tampering(isolated, newcomer, affiliate), tuple(told)
 
 

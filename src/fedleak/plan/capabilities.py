@@ -9,7 +9,7 @@ from fedleak import registry
 from fedleak.core import Capability
 from fedleak.errors import PlanError
 from fedleak.plan.configure import configure
-from fedleak.plan.plan import InjectPlan, IsolatePlan, JoinPlan
+from fedleak.plan.plan import InjectPlan, IsolatePlan, JoinPlan, ProxyPlan
 
 if TYPE_CHECKING:
     from fedleak.attacks.attack import Attack
@@ -75,9 +75,36 @@ def granted(
                 f"{source} [join]: the adversary's client belongs to no user, so game '{other}' cannot ask about it; "
                 "remove the game, or the table"
             )
+    found["proxy"] = _proxy(top, attacks, games, source)
     isolate = found["isolate"]
     if isolate is not None and isolate.user is not None and isolate.victims != 1:
         raise PlanError(
             f"{source} [isolate]: user = '{isolate.user}' names one victim, but victims = {isolate.victims}"
         )
     return found
+
+
+def _proxy(top: Mapping[str, Any], attacks: Sequence[Attack], games: Sequence[Game], source: str) -> ProxyPlan | None:
+    """The table [proxy], which grants no capability: whoever runs shadow clients can run these."""
+    if "proxy" not in top:
+        for attack in attacks:
+            if getattr(attack, "needs_proxies", False):
+                raise PlanError(
+                    f"{source}: attack '{attack.name}' learns from proxy clients in the federation; add a table "
+                    "[proxy] with traits = [...], or remove the attack"
+                )
+        return None
+    other = next((game.name for game in games if not getattr(game, "allows_proxies", False)), None)
+    if other is not None:
+        raise PlanError(
+            f"{source} [proxy]: proxy clients belong to no user, so game '{other}' cannot ask about them; remove the "
+            "game, or the table"
+        )
+    proxy = configure(ProxyPlan, top["proxy"], f"{source} [proxy]")
+    for game in games:
+        trait = getattr(game, "trait", None)
+        if trait is not None and trait not in proxy.traits and any(getattr(a, "needs_proxies", False) for a in attacks):
+            raise PlanError(
+                f"{source} [proxy] traits: a game asks for '{trait}', but no proxy client has it; add it to traits"
+            )
+    return proxy

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-__all__ = ["InjectPlan", "IsolatePlan", "JoinPlan"]
+__all__ = ["InjectPlan", "IsolatePlan", "JoinPlan", "ProxyPlan"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,3 +98,18 @@ class JoinPlan:
     width: Annotated[
         float, Meta(gt=0, le=4, description="channels of the generator, as a multiple of the paper's Tables I and II")
     ] = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProxyPlan:
+    """Proxy clients: the adversary's own, with public examples that it has curated, like shadow clients of no user.
+
+    For every trait some hold examples that show it, and as many hold others of the same classes in their place, so that
+    an attack learns the trait and not the classes. They need no capability beyond that of running shadow clients
+    (Orekondy et al., 2020, section 5.2.2, profile prior).
+    """
+
+    traits: Annotated[tuple[str, ...], Meta(min_length=1, description="the traits that the adversary looks for")]
+    clients: Annotated[int, Meta(ge=1, description="clients with each trait, and as many without it")] = 4
+    examples: Annotated[int, Meta(ge=2, description="examples on a proxy client")] = 40
+    part: Annotated[float, Meta(gt=0, le=1, description="share of these that show the trait; all in the paper")] = 1.0

@@ -100,6 +100,8 @@ def _cell(where: From, analyses: Sequence[Analysis]) -> Numbers:
     if where.analysis not in named:
         raise FedleakError(f"the audit has no analysis '{where.analysis}'{did_you_mean(where.analysis, named)}")
     table = named[where.analysis]
+    if where.series:
+        return _last_point(where, table)
     for column in (where.column, *where.row):
         if column not in table.columns:
             near = did_you_mean(column, table.columns)
@@ -117,6 +119,19 @@ def _cell(where: From, analyses: Sequence[Analysis]) -> Numbers:
         low, high, chance = (_number(found[0].get(name)) for name in ("low", "high", "chance"))
         return float(value), low, high, chance
     return float(value), None, None, None
+
+
+def _last_point(where: From, analysis: Analysis) -> Numbers:
+    """Where a line of one of the analysis' figures ends."""
+    lines = {(figure.title, line.name): line for figure in analysis.figures for line in figure.series}
+    line = lines.get((where.figure, where.series))
+    if line is None or not line.y:
+        known = ", ".join(f"'{name}' in '{title}'" for title, name in lines)
+        raise FedleakError(
+            f"analysis '{where.analysis}' has no line '{where.series}' in a figure '{where.figure}'; there are: {known}"
+        )
+    low, high = (ends[-1] if ends else None for ends in (line.low, line.high))
+    return line.y[-1], low, high, None
 
 
 def _number(value: str | float | None) -> float | None:

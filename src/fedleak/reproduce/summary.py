@@ -34,7 +34,7 @@ Verdict = Literal["reproduced", "direction only", "not reproduced"]
 
 
 class From(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Where a figure stands in the result of the plan: a score, the quality of images, a utility, or a table's cell."""
+    """Where a figure stands in the result of the plan: a score, a quality, a utility, or a cell or line of an analysis."""
 
     attack: str = ""  # as results.json names it, for instance "reid-mlp (layer=out)"
     metric: str = ""
@@ -49,6 +49,8 @@ class From(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     analysis: str = ""
     row: dict[str, str | float] = {}  # of an analysis: cells of the row that tell it from others
     column: str = ""  # of an analysis
+    figure: str = ""  # of an analysis: the title of the figure whose line ends at the value
+    series: str = ""  # the name of that line
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -37,6 +37,7 @@ class _Content(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     records: Records | None = None
     injected: Mapping[str, str] = {}
     traits: tuple[str, ...] = ()  # the columns of what background examples show
+    proxies: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +60,9 @@ class Prior:
     background: Background | None = None
     records: Records | None = None  # the format of the secrets, where users hold some
     injected: Mapping[str, str] = field(default_factory=dict)  # client -> the record that the adversary injected there
+    # Traits of proxy clients. Their shadow indices follow those of the candidates: for each trait first the clients
+    # with it, then those without.
+    proxies: tuple[str, ...] = ()
 
     def take(self, candidates: IntArray) -> Prior:
         """The prior of an adversary that knows only these candidates, in this order.
@@ -75,6 +79,7 @@ class Prior:
             background=None,
             records=None,
             injected={},
+            proxies=(),
         )
 
     def save(self, folder: Path) -> None:
@@ -109,6 +114,7 @@ class Prior:
             records=self.records,
             injected=dict(self.injected),
             traits=traits,
+            proxies=self.proxies,
         )
         seal(folder / _FILE, _KIND, _VERSION, content)
 
@@ -141,6 +147,7 @@ class Prior:
             background=_background(folder, content) if content.background else None,
             records=content.records,
             injected=content.injected,
+            proxies=content.proxies,
         )
 
 

@@ -11,8 +11,11 @@ from msgspec import Meta
 from fedleak.attacks.context import AttackContext
 from fedleak.attacks.features import layer_name, unit
 from fedleak.attacks.imitate import Imitation
-from fedleak.core import Capability, FloatArray, IntArray, Observation, Task
+from fedleak.attacks.profile.same_client import same_client
+from fedleak.attacks.work import by_rounds
+from fedleak.core import Capability, FloatArray, Observation, Task
 from fedleak.errors import AttackError
+from fedleak.federation.proxies import alike
 from fedleak.games.game import Questions
 from fedleak.games.profile import ProfileQuestions
 from fedleak.population.population import Examples
@@ -37,9 +40,11 @@ class ProfileGradient:
         "Computes gradients on public examples of a profile and finds updates that point the same way."
     )
     game: ClassVar[str] = "profile"
+    needs_model: ClassVar[str] = "any"
     needs: ClassVar[Observation] = Observation.UPDATES | Observation.SNAPSHOTS
     capabilities: ClassVar[Capability] = Capability.NONE
     tasks: ClassVar[tuple[Task, ...]] = tuple(Task)
+    work = by_rounds
 
     layer: Annotated[str, Meta(description="layer of the update to use; `last` is the output layer")] = "last"
     clients: Annotated[int, Meta(ge=1, description="pairs of clients to simulate in a round")] = 6
@@ -55,9 +60,7 @@ class ProfileGradient:
             raise AttackError("this attack answers the questions of the game 'profile' only")
         name = layer_name(view, self.layer)
         imitation = Imitation(view, self._clients(questions, context.rng), int(context.rng.integers(2**63)))
-        updates = view.updates
-        same = {int(handle): i for i, handle in enumerate(updates.handle[questions.updates])}
-        about = np.array([same.get(int(handle), -1) for handle in updates.handle])
+        updates, about = view.updates, same_client(view, questions)
         total, count = np.zeros(len(questions)), np.zeros(len(questions))
         for number in range(1, view.rounds + 1):
             rows = np.flatnonzero((updates.round == number) & (about >= 0))
@@ -81,12 +84,3 @@ class ProfileGradient:
             for chosen in (fitting.take(rows), unlike.take(alike(fitting.take(rows), unlike, rng))):
                 found.append(Examples.concat([chosen, rest]))
         return found
-
-
-def alike(given: Examples, pool: Examples, rng: np.random.Generator) -> IntArray:
-    """For each example one of the pool with the same label, if there is any; the mix of classes is not the profile."""
-    if given.y is None or pool.y is None:
-        return rng.choice(len(pool), len(given), replace=len(pool) < len(given))
-    same = (given.y.reshape(len(given), 1, -1) == pool.y.reshape(1, len(pool), -1)).all(axis=2)
-    same[~same.any(axis=1)] = True
-    return np.array([rng.choice(np.flatnonzero(row)) for row in same], dtype=np.int64)

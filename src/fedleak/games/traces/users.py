@@ -12,8 +12,9 @@ from fedleak.core import FloatArray, IntArray, Layer, Layout, Observation, Param
 from fedleak.federation.federation import Round, initial, make_clients, train
 from fedleak.federation.model import Signature
 from fedleak.federation.models.mlp import Mlp
+from fedleak.federation.proxies import proxies as proxy_clients
 from fedleak.games.traces.record import record
-from fedleak.plan.plan import FederationPlan
+from fedleak.plan.plan import FederationPlan, ProxyPlan
 from fedleak.population.population import Examples, Share, User
 from fedleak.trace.header import Header
 from fedleak.trace.prior import Background, Prior
@@ -22,6 +23,7 @@ from fedleak.trace.writer import TraceWriter
 
 __all__ = ["USERS", "write_for", "write_run", "write_sums", "write_federation"]
 
+PROXY = ProxyPlan(traits=("marked",), clients=3)
 USERS, ROUNDS, PER_ROUND, CLASSES, INPUTS = 12, 40, 8, 10, 6
 ABOUT: tuple[Mapping[str, str], ...] = tuple({"group": ("even", "odd")[i % 2]} for i in range(USERS))
 LAYOUT: Layout = (
@@ -134,8 +136,11 @@ def examples(mix: FloatArray, style: npt.NDArray[np.float64], rng: np.random.Gen
     return Examples(x=stroke[:, None].astype(np.float32), y=labels.astype(np.int64))
 
 
-def write_federation(folder: Path, seed: int, *, leak: bool) -> Path:
-    """Train a small federation and record it; without a leak, every anonymous client has another user's data."""
+def write_federation(folder: Path, seed: int, *, leak: bool, proxies: bool = False) -> Path:
+    """Train a small federation and record it; without a leak, every anonymous client has another user's data.
+
+    `proxies`: whether proxy clients of the adversary take part.
+    """
     rng = rng_for(seed, "contract federation", leak)
     teacher = rng.normal(size=(INPUTS - 1, CLASSES))
 
@@ -160,6 +165,8 @@ def write_federation(folder: Path, seed: int, *, leak: bool) -> Path:
         traits={user.id: {"marked": float(marked(user.examples).mean())} for user in users},
     ).save(folder / "truth")
     public = draw(np.where(rng.random((400, INPUTS)) < 0.5, 2, -2).astype(np.float32), 400)
+    if proxies:
+        clients = (*clients, *proxy_clients(PROXY, public, {"marked": marked(public)}, clients, seed))
     Prior(
         candidates=tuple(user.id for user in users),
         examples=tuple(user.examples for user in users),
@@ -167,9 +174,10 @@ def write_federation(folder: Path, seed: int, *, leak: bool) -> Path:
         outputs=CLASSES,
         attributes=ABOUT,
         background=Background(examples=public, shows={"marked": marked(public)}),
+        proxies=PROXY.traits if proxies else (),
     ).save(folder / "prior")
     architecture = Mlp(hidden=(8,))
-    plan = FederationPlan(rounds=ROUNDS, fraction=PER_ROUND / (2 * USERS), lr=0.1, batch=10)
+    plan = FederationPlan(rounds=ROUNDS, fraction=PER_ROUND / len(clients), lr=0.1, batch=10)
     signature = Signature(Task.CLASSIFY, (INPUTS,), CLASSES)
     rounds = train(architecture.build(signature), clients, plan, (), None, seed)
     start = initial(architecture.build(signature), seed)
