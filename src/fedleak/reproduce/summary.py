@@ -34,7 +34,7 @@ Verdict = Literal["reproduced", "direction only", "not reproduced"]
 
 
 class From(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Where a figure stands in the result of the plan: a score, a quality, a utility, or a cell or line of an analysis."""
+    """Where a figure stands in the result: a score, quality of images, a utility, or a cell or line of an analysis."""
 
     attack: str = ""  # as results.json names it, for instance "reid-mlp (layer=out)"
     metric: str = ""
