@@ -19,6 +19,7 @@ from fedleak import (
     AttackContext,
     AttackResult,
     Capability,
+    Criterion,
     DetailParts,
     GameInstance,
     Headline,
@@ -57,6 +58,7 @@ class TookPart(OptionGame):
 
     name: ClassVar[str] = "took-part"
     summary: ClassVar[str] = "Did this user take part in this round?"
+    criteria: ClassVar[tuple[Criterion, ...]] = ("membership",)
     metrics: ClassVar[tuple[Metric, ...]] = YES_NO_METRICS
 
     pairs: Annotated[int, Meta(ge=4, description="at most this many pairs of a round and a user")] = 400

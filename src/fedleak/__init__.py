@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from fedleak.population.population import Dataset, Examples, Population, User
     from fedleak.report.section import Section
     from fedleak.results.audit import Audit, Score
+    from fedleak.results.criteria import Criterion
     from fedleak.results.detail import DetailParts, Figure, Series, Table
     from fedleak.testing import check_attack, check_null
     from fedleak.trace.prior import Prior
@@ -95,6 +96,7 @@ __all__ = [
     "Game",
     "BaseGame",
     "OptionGame",
+    "Criterion",
     "GameInstance",
     "Answers",
     "AttackResult",
@@ -135,6 +137,7 @@ _PUBLIC = {
         "fedleak.api": "audit load read_plan open_trace evaluate Result RecordedRun Difference",
         "fedleak.plan.plan": "Plan",
         "fedleak.results.audit": "Score Audit",
+        "fedleak.results.criteria": "Criterion",
         "fedleak.results.detail": "DetailParts Table Figure Series",
         "fedleak.metrics.metric": "Metric YES_NO_METRICS",
         "fedleak.metrics.attack_result": "AttackResult Measured",

@@ -33,6 +33,7 @@ from fedleak.plan.read import load_plan, parse
 from fedleak.plan.shipped import find
 from fedleak.report import html_page as page
 from fedleak.report import results_file
+from fedleak.report.names import with_names
 from fedleak.results.audit import Audit, Score
 from fedleak.score.compare import Difference, difference
 from fedleak.score.score import measure_all, metric_of, scores_of
@@ -159,9 +160,10 @@ def read_plan(plan: str | Path | Mapping[str, Any] | Plan, *, full: bool = False
     return _plan(plan, full)[0]
 
 
-def load(folder: str | Path) -> Result:
-    """Read the result of an audit back from its output folder."""
-    return Result(results_file.read_results(Path(folder)), Path(folder))
+def load(folder: str | Path, *, names: bool = False) -> Result:
+    """Read the result of an audit back from its output folder; `names` shows users' names instead of pseudonyms."""
+    found = results_file.read_results(Path(folder))
+    return Result(with_names(found, Path(folder)) if names else found, Path(folder))
 
 
 @dataclass(frozen=True, slots=True)

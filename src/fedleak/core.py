@@ -27,6 +27,8 @@ __all__ = [
     "Observation",
     "Capability",
     "rng_for",
+    "duration",
+    "data_size",
     "ByteCache",
     "flag_names",
     "advantage",
@@ -214,6 +216,27 @@ def counted(number: int, noun: str) -> str:
     ('1 client', '4 clients')
     """
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def duration(seconds: float) -> str:
+    """A time as one says it.
+
+    >>> [duration(seconds) for seconds in (0.2, 45, 75, 600, 4000, 36000)]
+    ['1 s', '45 s', '1.2 min', '10 min', '1.1 h', '10 h']
+    """
+    if seconds < 59.5:
+        return f"{max(1, round(seconds))} s"
+    value, unit = (seconds / 60, "min") if seconds < 3570 else (seconds / 3600, "h")
+    return f"{value:.0f} {unit}" if value >= 9.95 else f"{value:.1f} {unit}"
+
+
+def data_size(size: float) -> str:
+    """An amount of data as one says it, from bytes.
+
+    >>> data_size(3.5e9), data_size(42e6), data_size(3)
+    ('3.5 GB', '42 MB', '1 MB')
+    """
+    return f"{size / 1e9:.1f} GB" if size >= 999.5e6 else f"{max(1, round(size / 1e6))} MB"
 
 
 def in_unit(text: str, unit: str) -> str:

@@ -7,6 +7,7 @@
     +-- TraceError          a trace on disk is damaged, foreign, too new, or belongs to another plan
     +-- NotVisible          an attack asked its view for something its adversary does not see
     +-- AttackError         an attack cannot run on this trace, and why
+        +-- AttackStopped   it used all of the computing time that it was given
 
 Anything else that reaches the user is a bug in Fedleak.
 """
@@ -24,6 +25,7 @@ __all__ = [
     "TraceError",
     "NotVisible",
     "AttackError",
+    "AttackStopped",
     "did_you_mean",
 ]
 
@@ -54,6 +56,10 @@ class NotVisible(FedleakError):
 
 class AttackError(FedleakError):
     """An attack cannot run on this trace."""
+
+
+class AttackStopped(AttackError):
+    """An attack used all of the computing time that it was given."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -61,7 +61,7 @@ def test_every_verb_has_help_with_an_example(verb: str) -> None:
 
 
 def test_check_says_what_a_plan_would_do_and_shows_its_defaults() -> None:
-    assert "valid; trains 18 federations of 100 rounds, runs 36 attacks" in said("check", "demo")
+    assert "valid; trains 18 federations of 100 rounds, runs 36 attacks" in said("check", "demo", "--quick")
     assert '"prior_share": 0.5' in said("check", "demo", "--resolved")
 
 

@@ -176,9 +176,11 @@ def test_an_audit_runs_from_python(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "report.html").exists()
 
 
-def test_a_model_of_ones_own_is_audited_on_a_table(tmp_path: Path) -> None:
+@pytest.mark.parametrize("model", ["build", "normalised"])
+def test_a_model_of_ones_own_is_audited_on_a_table(model: str, tmp_path: Path) -> None:
     for name in ("own_model.py", "own_model.toml"):
-        (tmp_path / name).write_bytes((EXAMPLES / name).read_bytes())
+        text = (EXAMPLES / name).read_text(encoding="utf-8")
+        (tmp_path / name).write_text(text.replace("own_model:build", f"own_model:{model}"), encoding="utf-8")
     run("own_model.py", cwd=tmp_path)
     run("-m", "fedleak.cli.main", "audit", "own_model.toml", "--out", "out", "--jobs", "1", cwd=tmp_path)
     audit = results_file.read_results(tmp_path / "out")

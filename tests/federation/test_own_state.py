@@ -128,6 +128,56 @@ def test_one_example_alone_is_normalised_by_running_statistics() -> None:
     assert not done.updates["2:buffers"].any() and done.updates["3"].any()
 
 
+def test_local_statistics_are_never_sent_and_weights_are_trained_the_same() -> None:
+    shared, local = (rounds(wrap(Net, SIGNATURE, local=kept)) for kept in (False, True))
+    assert [*local[0].updates] == ["conv", "bn", "out"]
+    for one, other in zip(shared, local, strict=True):
+        for name, rows in other.updates.items():
+            np.testing.assert_array_equal(one.updates[name], rows)
+
+
+def test_with_local_statistics_the_shared_model_uses_those_of_the_batch() -> None:
+    model = wrap(lambda: Net(0.0), SIGNATURE, local=True)
+    weights, x = model.init(np.random.default_rng(0)), torch.from_numpy(crowd()[0].data.x)
+    module = model.load(weights).train()  # type: ignore[attr-defined]
+    shown = model.forward(tensors(model, weights), x[None])[0]
+    torch.testing.assert_close(shown, module(x))
+    # Whoever was computed before changes nothing, and one example alone has the statistics that a module starts with.
+    other = model.forward(tensors(model, weights), 5 + x[None])[0]
+    assert not torch.equal(shown, other)
+    assert torch.equal(model.forward(tensors(model, weights), x[None])[0], shown)
+    flat = wrap(lambda: nn.Sequential(nn.Flatten(), nn.BatchNorm1d(16), nn.Linear(16, 3)), SIGNATURE, local=True)
+    start = flat.init(np.random.default_rng(0))
+    alone = flat.forward(tensors(flat, start), x[None, :1])[0]
+    torch.testing.assert_close(alone, flat.load(start).eval()(x[:1]))  # type: ignore[attr-defined]
+
+
+class Counting(nn.Module):
+    seen: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(1))
+        self.out = nn.Linear(16, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.training:
+            self.seen += x.mean()
+        y: torch.Tensor = self.out(x.flatten(1) - self.seen)
+        return y
+
+
+def test_only_statistics_of_normalisation_may_stay_on_the_clients() -> None:
+    assert [layer.name for layer in wrap(Counting, SIGNATURE).layout] == ["model:buffers", "out"]
+    with pytest.raises(PlanError, match=r"'seen' in training, which is no statistic of a normalis.*averaged"):
+        wrap(Counting, SIGNATURE, local=True)
+
+
+def test_a_model_that_is_told_nothing_may_have_a_cumulative_average_if_it_is_local() -> None:
+    net = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(16, momentum=None), nn.Linear(16, 3))
+    assert rounds(wrap(lambda: net, SIGNATURE, local=True))
+
+
 def test_clipping_acts_on_weights_and_leaves_buffers_alone() -> None:
     plain, clipped = (rounds(wrap(Net, SIGNATURE), defences=d)[0] for d in ((), (Clip(bound=1e-3),)))
     weights = [rows for name, rows in clipped.updates.items() if name != "bn:buffers"]
@@ -144,3 +194,5 @@ def test_differential_privacy_is_refused_for_running_statistics_only(defence: De
     with pytest.raises(PlanError, match=f"'{defence.name}'.*'bn:buffers': .*{why}"):
         rounds(wrap(Net, SIGNATURE), defences=(defence,))
     assert rounds(wrap(lambda: Net(norm=False), SIGNATURE), defences=(defence,))
+    # Statistics that are never sent break no promise; dp-sgd computes every example by itself, so none is mixed in.
+    assert rounds(wrap(Net, SIGNATURE, local=True), defences=(defence,))

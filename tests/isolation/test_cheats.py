@@ -84,11 +84,12 @@ def known(run: Run, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def score(run: Run, cheat: cheats.Cheat) -> tuple[float, float, str]:
     """Average precision and its chance level, where attacks run, and how the attack was confined."""
     given = build_questions(run, Identify())
-    claims, isolation = predict(run, cheat, Identify(), ANONYMOUS_SERVER, given)
-    measured = average_precision([with_answers(run, claims, Identify(), given)], level=0.95, permutations=200)
+    done = predict(run, cheat, Identify(), ANONYMOUS_SERVER, given)
+    result = with_answers(run, done.predictions, Identify(), given)
+    measured = average_precision([result], level=0.95, permutations=200)
     # The 97.5th percentile of chance would fail one test in forty; what cheats find is beyond any doubt.
     assert measured.value < measured.chance_high + 0.15, f"{cheat.name} reaches {measured.value}"
-    return measured.value, measured.chance, isolation
+    return measured.value, measured.chance, done.confined
 
 
 def score_here(run: Run, cheat: cheats.Cheat, rng: np.random.Generator | None = None) -> float:

@@ -216,8 +216,7 @@ def test_the_seven_groups_of_twins_among_the_55_are_found() -> None:
     prepared = prepare(Blog(subset="55-users"), PopulationPlan(prior_examples="all"), 1)
     assert len(prepared.shares) == 43
     finding = next(f for f in prepared.findings if f.kind == "twins")
-    named = finding.text.partition("(")[2].partition(")")[2].partition("(")[2].partition(")")[0]
-    found = {frozenset(group.split(" = ")) for group in named.split(", ")}
+    found = {frozenset(group) for group in finding.users}
     assert found == {frozenset(group.split()) for group in TWINS.split(" / ")}
 
 

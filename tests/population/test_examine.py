@@ -62,7 +62,7 @@ def test_dropping_keeps_the_twin_with_the_most_examples() -> None:
     assert [u.id for u in result.users] == ["u0", "u1", "large"]
     (finding,) = result.findings
     assert (finding.kind, finding.count, finding.action) == ("twins", 1, "drop")
-    assert "small = large" in finding.text
+    assert finding.users == [["small", "large"]]
 
 
 def test_merging_makes_one_user_with_every_example_once() -> None:

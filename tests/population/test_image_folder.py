@@ -176,7 +176,9 @@ def test_files_that_are_not_read_are_named(root: Path) -> None:
         (root / name).write_bytes(b"")
     (finding,) = ImageFolder(path=str(root), size=8).load(0).findings
     assert (finding.kind, finding.count) == ("ignored", 4)
-    assert "2 .webp, 1 .heic, 1 .png (first: ann/c.HEIC)" in finding.text
+    assert "2 .webp, 1 .heic, 1 .png." in finding.text
+    assert finding.users == [["ann"], ["bob"]]
+    assert "ann" not in finding.text
 
 
 def test_a_folder_with_only_unknown_formats_says_which(tmp_path: Path) -> None:

@@ -80,7 +80,9 @@ def test_more_users_than_the_data_has_is_an_error_that_counts_them() -> None:
 
 def test_the_error_says_why_others_were_left_out() -> None:
     users = (*crowd(3), user("small", [1]), user("none", []))
-    with pytest.raises(DataError, match=r"(?s)only 3 of the 5.*2 user\(s\) with fewer than 4 examples: small, none"):
+    with pytest.raises(
+        DataError, match=r"(?s)only 3 of the 5.*2 user\(s\) with fewer than 4 examples; left out. Users: small, none"
+    ):
         prepare(Given(users=users), PopulationPlan(users=4), 0)
 
 

@@ -80,9 +80,11 @@ def test_reconstruction_asks_for_the_data_to_compare_with() -> None:
         (":Net", ":Nets", "cannot be imported"),
         (":prior", ":renamed", "Give them the same names"),
         (":prior", ":wrong_shape", "fails on examples of shape (7,)"),
+        (":prior", ":measured", "where (examples, 1) is needed to regress, as the labels are not whole numbers"),
         (":prior", ":failing", "FileNotFoundError: patients.parquet"),
         ('owners = "key"', 'owners = "nobody.csv"', "no such file"),
         ("lr = 0.1", 'train = "clinic_app.task:broken_train"', "RuntimeError: no such device"),
+        ("lr = 0.1", 'train = "clinic_app.task:diverging_train"', "diverged in every round"),
     ],
 )
 def test_what_does_not_fit_the_run_is_named(
@@ -121,11 +123,31 @@ def test_the_folder_of_the_trace_is_not_the_folder_of_the_run(run: Path, fedleak
     assert f"did you mean {run}?" in refused(fedleak, PLAN.replace('"run"', f'"{run / "trace"}"'), tmp_path)
 
 
+def test_the_folder_of_a_run_is_not_its_plan(small: Path, fedleak: Run) -> None:
+    done = fedleak("simulate-like", small)
+    assert done.returncode == 1 and "is a folder, not a plan; name the plan that audits" in done.stderr
+
+
 def test_a_truncated_run_is_refused(copied: Path, fedleak: Run, tmp_path: Path) -> None:
     file = copied / "trace" / "update-000.bin"
     with open(file, "r+b") as opened:
         opened.truncate(file.stat().st_size // 2)
     assert "is truncated" in refused(fedleak, PLAN, tmp_path)
+
+
+def test_a_truncated_log_is_refused_where_the_recording_was_closed(copied: Path, fedleak: Run, tmp_path: Path) -> None:
+    log = copied / "trace" / "log"
+    log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:-2]))
+    said = refused(fedleak, PLAN, tmp_path)
+    assert "closed after 5 rounds, and the log has 3" in said
+
+
+@pytest.mark.parametrize("lines", [0, 1])  # the first one is the initial model
+def test_a_run_without_a_finished_round_is_refused(lines: int, copied: Path, fedleak: Run, tmp_path: Path) -> None:
+    (copied / "trace" / "closed.json").unlink()
+    log = copied / "trace" / "log"
+    log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:lines]))
+    assert "holds no finished round; its server was stopped too early" in refused(fedleak, PLAN, tmp_path)
 
 
 def test_a_run_of_a_newer_version_is_refused(copied: Path, fedleak: Run, tmp_path: Path) -> None:
@@ -146,6 +168,27 @@ def test_a_hostile_recorder_file_is_refused(content: str, copied: Path, fedleak:
 def test_a_run_without_a_key_says_so(copied: Path, fedleak: Run, tmp_path: Path) -> None:
     shutil.rmtree(copied / "key")
     assert "has no key/" in refused(fedleak, PLAN, tmp_path)
+
+
+def test_the_key_of_another_run_is_refused(copied: Path, fedleak: Run, tmp_path: Path) -> None:
+    key = copied / "key" / "clients.jsonl"
+    key.write_text(key.read_text().replace('"c-', '"c-0'))
+    assert "is the key of another run: it knows none of the 12 clients" in refused(fedleak, PLAN, tmp_path)
+
+
+def test_a_run_in_which_every_client_was_lost_is_refused(fedleak: Run, tmp_path: Path) -> None:
+    record_run(tmp_path / "run", rounds=2, skip_rounds=(1, 2))
+    assert "holds no update of any client in 2 rounds" in refused(fedleak, PLAN, tmp_path)
+
+
+@pytest.mark.parametrize(("old", "new"), [(":Net", ":Wide"), (":prior", ":renamed")])
+def test_the_check_of_a_run_says_what_does_not_fit_it(
+    old: str, new: str, copied: Path, fedleak: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "clinics.toml").write_text(PLAN.replace(old, new) + REID)
+    done = fedleak("trace", "check", "run", "--plan", "clinics.toml")
+    [said] = [line for line in done.stdout.splitlines() if line.startswith("plan ")]
+    assert ("recorded 'hidden.weight' (16, 10)" if new == ":Wide" else "Give them the same names") in said
 
 
 def test_a_single_client_is_too_few(fedleak: Run, tmp_path: Path) -> None:

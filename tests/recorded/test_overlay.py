@@ -8,10 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from clinic import PLAN, record_run
 from clinic_app.task import train
 from curious import BuildsTheModel, ReadsTheData
 
+from fedleak.cli.main import cli
 from fedleak.errors import AttackError, PlanError
 from fedleak.pipeline.attack_runner import build_questions, predict
 from fedleak.pipeline.runs import facts, runs
@@ -57,6 +59,12 @@ def test_wrong_settings_are_told(change: str, small: Path, tmp_path: Path) -> No
     found = imitation(findings)
     assert found.action == "warn", found.text
     assert ("much shorter" if change == "lr = 1.0" else "much longer") in found.text or "diverged" in found.text
+
+
+def test_a_training_that_changes_nothing_is_told(small: Path, tmp_path: Path) -> None:
+    change = ("lr = 0.1\nepochs = 2\nbatch = 8", 'train = "clinic_app.task:idle_train"')
+    found = imitation(prepared(plan_of(small, change), tmp_path / "out")[1])
+    assert found.action == "warn" and "changes nothing" in found.text
 
 
 def test_data_of_other_users_is_told_by_the_cosine(small: Path, tmp_path: Path) -> None:
@@ -119,9 +127,9 @@ def test_nobody_without_the_key_can_draw_the_same_numbers(small: Path, tmp_path:
 
 def test_clients_and_users_without_each_other_are_left_out_and_named(small: Path, tmp_path: Path) -> None:
     folder, findings = prepared(plan_of(small, (":prior", ":few")), tmp_path / "out")
-    told = [finding.text for finding in findings if finding.kind == "owners"]
-    assert any("No prior data of 2 users" in text and "'0', '1'" in text for text in told)
-    assert any("2 users without a client" in text and "'12', '13'" in text for text in told)
+    told = {finding.text: finding.users for finding in findings if finding.kind == "owners"}
+    assert told["No prior data of 2 users: their clients are left out."] == [["0"], ["1"]]
+    assert told["Prior data of 2 users without a client: not a candidate."] == [["12"], ["13"]]
     truth, trace = Truth.load(folder / "truth"), Trace.open(folder / "trace")
     assert set(truth.users) == {str(number) for number in range(2, 12)}
     assert set(trace.header.clients) == set(truth.client_user)
@@ -136,8 +144,8 @@ def test_owners_may_be_a_file_or_a_callable_by_partition_node_or_pseudonym(small
     folder, findings = prepared(plan_of(small, ('"key"', f'"{tmp_path / "owners.csv"}"')), tmp_path / "file")
     found = Truth.load(folder / "truth").client_user
     assert {c: u for c, u in found.items() if c in {names[p][0] for p in names}}.items() <= expected.items()
-    told = " ".join(finding.text for finding in findings)
-    assert "1 client without an owner" in told and "1 owner never took part" in told and "'99'" in told
+    told = " ".join(finding.with_users() for finding in findings)
+    assert "1 client without an owner" in told and "1 owner never took part" in told and "Users: 99." in told
     called, _ = prepared(plan_of(small, ('"key"', '"clinic_app.audit:owners"')), tmp_path / "callable")
     assert Truth.load(called / "truth").client_user == expected
 
@@ -205,6 +213,14 @@ def test_a_data_set_and_a_training_of_ones_own_train_a_federation_here(tmp_path:
         train_run(stepped, runs(stepped, tmp_path / "defended")[-1], lambda units: None)
 
 
+def test_the_check_reads_the_owners_and_builds_the_model(small: Path, tmp_path: Path) -> None:
+    (tmp_path / "plan.toml").write_text(plan_of(small).text)
+    checked = CliRunner().invoke(cli, ["check", str(tmp_path / "plan.toml")])
+    assert checked.exit_code == 0, checked.exception
+    assert "valid; reads a recorded run" in checked.output and "its time is not estimated" in checked.output
+    assert "Data: 12 users" in checked.output and "Model: " in checked.output
+
+
 def test_an_attack_cannot_import_the_module_that_holds_the_data(small: Path, tmp_path: Path) -> None:
     plan = plan_of(small)
     prepared(plan, tmp_path / "out")
@@ -214,4 +230,4 @@ def test_an_attack_cannot_import_the_module_that_holds_the_data(small: Path, tmp
     with pytest.raises(AttackError, match=r"No module named 'clinic_app\.audit'"):
         predict(plain, ReadsTheData(), game, adversary, asked)
     # The model itself can be built there.
-    assert predict(plain, BuildsTheModel(), game, adversary, asked)[0].shape == (len(asked.questions), 12)
+    assert predict(plain, BuildsTheModel(), game, adversary, asked).predictions.shape == (len(asked.questions), 12)

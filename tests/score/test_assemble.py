@@ -1,5 +1,6 @@
 """How scores of several runs become one audit."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,11 @@ from fedleak.population.data_quality import Finding
 from fedleak.score.assemble import RunResult, assemble, scored
 from fedleak.score.labels import label, settings_key
 from fedleak.score.score import AttackResult, decide, verdict
+from fedleak.trace.pseudonyms import Pseudonyms
 from fedleak.trace.run_facts import RunFacts
 from scored import measure
 
+NAMES = Pseudonyms(path=Path("names.json"), key=b"salt")
 PLAN = """
 title = "t"
 seeds = [0, 1]
@@ -82,7 +85,7 @@ def audit() -> Any:
         run((), "iid", 0.0, [0.5, 0.5]),
         run(plan.defences[0], None, 9.0, [0.4, 0.4]),
     ]
-    return assemble(plan, runs, 12.0)
+    return assemble(plan, runs, 12.0, names=NAMES)
 
 
 def test_each_run_attack_and_metric_has_one_score(audit: Any) -> None:
@@ -132,7 +135,7 @@ def test_an_audit_whose_control_is_off_says_so_and_one_that_holds_says_nothing(a
         )
         for control in (None, "iid")
     ]
-    (warning,) = assemble(plan, runs, 12.0).warnings
+    (warning,) = assemble(plan, runs, 12.0, names=NAMES).warnings
     assert warning.startswith("The control failed (anonymous-server, identify)")
     assert "2 of 2 scores are above chance" in warning
 
@@ -145,10 +148,10 @@ def test_no_defence_is_recommended_without_the_strongest_attack(audit: Any) -> N
 
 
 def test_what_was_not_tested_is_named(audit: Any) -> None:
-    said = {item.what for item in audit.untested}
-    assert {"attack reid-mlp", "adversary server", "variation between runs", "game match"} <= said
-    assert "game identify" not in said
-    assert "attack reid-knn" not in said
+    said = " ".join(f"{item.needs}: {item.what}." for item in audit.untested)
+    assert "reid-mlp" in said and "match-mlp" in said and "variation between runs" in said
+    assert "another adversary: server" in said
+    assert "reid-knn" not in said
     assert [f.text for f in audit.findings] == ["two are one"]
 
 
@@ -191,7 +194,7 @@ def test_defence_aware_attacks_count_among_those_tried() -> None:
         )
 
     base = RunResult(defences=(), control=None, deployed=False, facts=[facts(0.8)] * 2, played={})
-    one, both = (scored(plan, [base, *map(run, which)])[0][0] for which in ([False], [False, True]))
+    one, both = (scored(plan, [base, *map(run, which)], NAMES)[0][0] for which in ([False], [False, True]))
     assert (one.low, one.high) == (both.low, both.high)
     assert both.all_low is not None and one.all_low is not None and both.all_low <= one.all_low < one.low
 

@@ -67,8 +67,8 @@ def test_an_insider_attributes_secrets_without_seeing_who_takes_part(fedleak: Ru
 
     # Who could not play what, what was done to the run, and what the insider can do, is said.
     untested = {item["what"]: item["why"] for item in results["untested"]}
-    assert untested["attack watermark as eavesdropper"] == "this adversary lacks the capability to inject"
-    assert untested["attack eavesdrop as insider"] == "this adversary lacks selection"
+    assert untested["watermark as eavesdropper"] == "this adversary lacks the capability to inject"
+    assert untested["eavesdrop as insider"] == "this adversary lacks selection"
     assert [(item["kind"], item["count"]) for item in results["findings"]] == [("injected", 4)]
     assert results["resolved"]["inject"] == {"victims": None, "insertions": None, "length": 8, "kind": "alphanumeric"}
     capabilities = {threat["name"]: threat["capabilities"] for threat in results["threats"]}

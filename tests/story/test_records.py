@@ -50,8 +50,10 @@ def test_secrets_are_found_attributed_and_kept_only_in_the_truth(fedleak: Run, p
     for control in ("decoys", "shuffled-selection", "swapped-secrets"):
         assert not scores["eavesdrop", control, "top1"]["leaks"]
     # The controls trained nothing of their own.
-    assert [folder.name for folder in (out / "runs").iterdir()] == ["plain"]
+    assert [folder.name for folder in (out / "runs").iterdir() if folder.is_dir()] == ["plain"]
 
+    signed = fedleak("report", out, "--signoff")
+    assert signed.returncode == 0 and (out / "sign-off.html").exists()
     run = out / "runs" / "plain" / "seed-0"
     truth = Truth.load(run / "truth")
     secrets = [secret for held in (*truth.secrets.values(), *truth.decoys.values()) for secret in held]
@@ -60,6 +62,8 @@ def test_secrets_are_found_attributed_and_kept_only_in_the_truth(fedleak: Run, p
         path for path in (*run.rglob("*"), *out.glob("*.*")) if path.is_file() and path.parent.name != "predictions"
     ]
     assert len(files) > 6
+    for told_user in (done.stdout, done.stderr, signed.stdout, signed.stderr):
+        assert not any(secret in told_user for secret in secrets)
     for path in files:
         held = path.read_bytes()
         told = [secret for secret in secrets if any(spelling in held for spelling in spellings(secret))]
@@ -81,7 +85,9 @@ def test_a_plan_that_would_give_the_secrets_away_is_refused(plan: Path) -> None:
     identify = text.replace('{ name = "exposure-baseline" }', '{ name = "reid-knn" }').replace("eavesdropper", "server")
     with pytest.raises(PlanError, match="game 'identify' needs prior data"):
         parse(identify)
-    with pytest.raises(PlanError, match="game 'identify' has no control 'decoys'"):
+    with pytest.raises(PlanError, match=r"'identify' and 'extract' cannot share a federation.*secrets.*in two plans"):
+        parse(identify.replace('prior = "none"', 'prior = "random"'))
+    with pytest.raises(PlanError, match=r"no game of this plan \('identify'\) has the control 'decoys'"):
         parse(identify.replace(', { name = "eavesdrop" }', "").replace('prior = "none"', 'prior = "random"'))
     with pytest.raises(PlanError, match=r"\[limits\] extract: unknown metric 'distance1'"):
         parse(text + "[limits]\nextract.distance1 = 0.5\n")  # a distance that must not be exceeded would be absurd

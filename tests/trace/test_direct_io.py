@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -41,19 +42,23 @@ def head(sizes: tuple[int, ...] = SIZES, **changes: Any) -> Header:
     return header(layout=layout, rounds=None, **changes)
 
 
-def append(writer: TraceWriter, number: int, piece: int = 5_000, lend: bool = True) -> None:
-    """A round whose updates come one by one and in pieces, as a recorder brings them."""
+def append(writer: TraceWriter, number: int, piece: int = 5_000, lend: bool = True, *, by_layer: bool = True) -> None:
+    """A round whose updates come in pieces, layer by layer as a recorder brings them, or client by client."""
     done = a_round(writer.header, number)
-    rows = writer.rows()
-    for row in range(len(done.clients)):
-        for layer, (name, size) in enumerate(writer._layers):
-            for start in range(0, size, piece):
-                values = done.updates[name][row, start : start + piece]
-                space = rows.space(layer, len(values)) if lend else None
-                if space is not None:
-                    space[:] = values
-                rows.write(layer, values if space is None else space)
-        rows.end()
+    rows, clients = writer.rows(), len(done.clients)
+    layers = list(enumerate(writer._layers))
+    order = [(row, one) for row in range(clients) for one in layers]
+    for row, (layer, (name, size)) in sorted(order, key=lambda one: one[1][0]) if by_layer else order:
+        for start in range(0, size, piece):
+            values = done.updates[name][row, start : start + piece]
+            space = rows.space(layer, len(values)) if lend else None
+            if space is not None:
+                space[:] = values
+            rows.write(layer, values if space is None else space)
+        if not by_layer and layer == len(layers) - 1:
+            rows.end()
+    if by_layer:
+        rows.end(clients)
     writer.append(done, (), rows)
 
 
@@ -84,9 +89,10 @@ def needs_direct(writer: TraceWriter) -> None:
     piece=st.integers(1_000, 70_000),
     again=st.booleans(),
     lend=st.booleans(),
+    by_layer=st.booleans(),
 )
 def test_the_bytes_are_those_of_ordinary_writes(
-    sizes: list[int], dtype: str, piece: int, again: bool, lend: bool
+    sizes: list[int], dtype: str, piece: int, again: bool, lend: bool, by_layer: bool
 ) -> None:
     first = head(tuple(sizes), dtype=dtype)
     with tempfile.TemporaryDirectory() as name:
@@ -94,7 +100,7 @@ def test_the_bytes_are_those_of_ordinary_writes(
         folder = Path(name) / "direct"
         writer = begin(folder, first)
         for number in range(1, 4):
-            append(writer, number, piece, lend)
+            append(writer, number, piece, lend, by_layer=by_layer)
             Trace.open(folder).verify()  # brings all pages into the cache, which the next round must not leave stale
             writer = begin(folder, first) if again else writer
         assert contents(folder) == expected
@@ -136,7 +142,7 @@ def patched(monkeypatch: pytest.MonkeyPatch, instead: Callable[[int, memoryview,
     monkeypatch.setattr(os, "pwrite", instead)
 
 
-@pytest.mark.parametrize("calls", range(0, 34, 3))
+@pytest.mark.parametrize("calls", range(0, 33, 3))
 def test_a_process_killed_in_any_write_leaves_the_finished_rounds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: int
 ) -> None:
@@ -233,3 +239,17 @@ def test_only_a_recorded_run_is_written_directly(tmp_path: Path) -> None:
     """What Fedleak trains it reads at once; those pages are better kept."""
     assert TraceWriter.open(tmp_path / "trained", header()).staging.refused
     assert TraceWriter.open(tmp_path / "recorded", head()).staging.buffer.ctypes.data % direct_io.PAGE == 0
+
+
+def test_layers_that_follow_each_other_in_memory_need_not_be_joined() -> None:
+    whole = np.arange(10, dtype=np.float32)
+    assert update_rows.joined_in_memory([whole[:3], whole[3:4], whole[4:]]) is whole
+    for parts in (
+        [whole[:3], whole[3:9]],
+        [whole[3:], whole[:3]],
+        [whole[:3], whole[3:].copy()],
+        [whole[:3], whole[2:]],
+        [whole[:6:2], whole[6:]],
+        [whole],
+    ):
+        assert update_rows.joined_in_memory(parts) is None

@@ -235,7 +235,7 @@ def test_a_run_that_has_not_started_has_no_trace_yet(tmp_path: Path) -> None:
     from fedleak.trace.writer import TraceWriter
 
     TraceWriter.open(tmp_path, header())
-    with pytest.raises(TraceError, match="no rounds yet"):
+    with pytest.raises(TraceError, match="no finished round; run `fedleak train`"):
         Trace.open(tmp_path)
 
 

@@ -153,13 +153,15 @@ def vary(
     It remains a plan, text and change, so that worker processes can read it and the pipeline is not duplicated. Each
     attack is run as the first adversary of the plan that can run it.
     """
-    able = [next(adversary.name for adversary in plan.adversaries if not adversary.missing(a)) for a in attacks]
-    change = {
+    able = [next(one.name for one in plan.adversaries_of(a.game) if not one.missing(a)) for a in attacks]
+    change: dict[str, Any] = {
         "attack": [to_dict(attack) for attack in attacks],
         "game": [to_dict(game) for game in games],
         "defence": [],
         "audit": {"adversaries": list(dict.fromkeys(able)), "controls": list(controls)},
     }
+    if plan.trace is None:  # stated: another game of the plan may be why there is a prior
+        change["population"] = {"prior": plan.population.prior}
     if tables:  # baselines for utility are not trained again: the plan's own federation has them
         change = merged(change, merged({"federation": {"centralised": False}}, tables))
     return parse(plan.text, plan.source, merged(plan.change, change))

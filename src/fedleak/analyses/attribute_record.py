@@ -7,7 +7,7 @@ records that the plan's own attacks name first, from nothing but what the advers
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar
@@ -31,6 +31,7 @@ from fedleak.pipeline.stages import Progress
 from fedleak.plan.plan import Plan
 from fedleak.results.audit import Analysis
 from fedleak.results.detail import Figure, Series
+from fedleak.trace.pseudonyms import Pseudonyms
 from fedleak.views.adversaries import Adversary
 
 __all__ = ["AttributeRecord"]
@@ -71,7 +72,8 @@ class AttributeRecord(BaseAnalysis):
         first = next(iter(courses.values()))
         last = first[0].rounds
         steps = np.unique(np.linspace(min(3, last), last, self.points).round().astype(int)).tolist()
-        found = [self._about(plan, signal, some) for signal, some in courses.items()]
+        hidden = Pseudonyms.open(out).all_of(user for some in courses.values() for one in some for user in one.users)
+        found = [self._about(plan, signal, some, hidden) for signal, some in courses.items()]
         return Analysis(
             name=self.name,
             title=self.summary,
@@ -84,7 +86,7 @@ class AttributeRecord(BaseAnalysis):
                 f"for the number of secrets (Holm, 1979). {closing(plan, permuted=False)}"
             ),
             columns=["user", "record", "signal", "own client", "best other", "right", "p", "p corrected"],
-            rows=[row for _, rows in found for row in rows],
+            rows=[row for _, rows in found for row in _by_pseudonym(rows)],
             figures=[
                 Figure(
                     kind="lines",
@@ -113,7 +115,9 @@ class AttributeRecord(BaseAnalysis):
             ],
         )
 
-    def _about(self, plan: Plan, signal: str, courses: Sequence[Course]) -> tuple[str, list[list[str | float | None]]]:
+    def _about(
+        self, plan: Plan, signal: str, courses: Sequence[Course], hidden: Mapping[str, str]
+    ) -> tuple[str, list[list[str | float | None]]]:
         """One signal at the end of the run: a sentence, and a row for each secret."""
         block = _BLOCK if signal == "watermark" else None
         p = [
@@ -131,7 +135,7 @@ class AttributeRecord(BaseAnalysis):
         own = np.concatenate([one.own(last) for one in courses])
         best = np.concatenate([one.others(last, highest=True) for one in courses])
         right = np.concatenate([one.right(last) for one in courses])
-        names = [f"{user} (seed {one.seed})" for one in courses for user in one.users]
+        names = [f"{hidden[user]} (seed {one.seed})" for one in courses for user in one.users]
         level = 1 - plan.audit.level
         ends = interval(plan, courses, right)
         shown = int(((corrected <= level) & (right == 1)).sum())
@@ -181,6 +185,11 @@ class AttributeRecord(BaseAnalysis):
         )
         values = zip(names, own, best, right, p, corrected, strict=True)
         return text, [[name, f"first of {attack}", signal, *map(float, rest)] for name, *rest in values]
+
+
+def _by_pseudonym(rows: Sequence[list[str | float | None]]) -> list[list[str | float | None]]:
+    """Secrets first, each part in the order of the pseudonyms, which tells nothing."""
+    return sorted(rows, key=lambda row: (row[1] != "the secret", str(row[0])))
 
 
 def able(plan: Plan) -> dict[str, Adversary]:

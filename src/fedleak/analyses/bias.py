@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -25,6 +25,7 @@ from fedleak.pipeline.stages import Progress
 from fedleak.plan.plan import Plan
 from fedleak.results.audit import Analysis
 from fedleak.results.detail import Figure, Series
+from fedleak.trace.pseudonyms import Pseudonyms
 from fedleak.views.adversaries import Adversary
 from fedleak.views.view import View
 
@@ -86,7 +87,9 @@ class Bias(SingleAttackAnalysis):
             f"[{ends[0]:.2f}, {ends[1]:.2f}]"
         )
         classes = list(population.outputs_named) or [str(number) for number in range(population.outputs)]
-        order = np.argsort(-found[0].ap, kind="stable")
+        hidden = Pseudonyms.open(out).all_of(found[0].users)
+        shown = replace(found[0], users=tuple(hidden[user] for user in found[0].users))
+        order = np.array(sorted(range(len(shown.users)), key=lambda i: (-shown.ap[i], shown.users[i])), dtype=np.int64)
         count = min(self.users, max(1, len(order) // 2))
         return Analysis(
             name=self.name,
@@ -105,8 +108,8 @@ class Bias(SingleAttackAnalysis):
                 ["rank correlation of agreement with AP", together, *ends, 0.0, len(agreement)],
             ],
             figures=[
-                heatmap("The most identifiable users", found[0], order[:count], classes),
-                heatmap("The least identifiable users", found[0], order[len(order) - count :], classes),
+                heatmap("The most identifiable users", shown, order[:count], classes),
+                heatmap("The least identifiable users", shown, order[len(order) - count :], classes),
                 Figure(
                     kind="scatter",
                     title="Agreement of a user's two sides, and how identifiable they are",

@@ -19,6 +19,7 @@ from fedleak.pipeline.stages import Progress
 from fedleak.plan.plan import Plan
 from fedleak.results.audit import Analysis
 from fedleak.results.detail import Figure, Series
+from fedleak.trace.pseudonyms import Pseudonyms
 
 __all__ = ["Distances"]
 
@@ -56,6 +57,7 @@ class Distances(BaseAnalysis):
                     points = of_updates(plan, run, layer).thinned(self.most, rng)
                 found.setdefault((space, group), []).append(self._pairs(points, rng))
                 progress.tick(1)
+        hidden = Pseudonyms.open(out).all_of({user for seeds in found.values() for pairs in seeds for user in pairs})
         rows = [[space, group, *share(pairs, plan)] for (space, group), pairs in found.items()]
         told = "; ".join(f"{row[0]}, {row[1]}: {row[2]:.0%} [{row[3]:.0%}, {row[4]:.0%}]" for row in rows)
         return Analysis(
@@ -75,7 +77,7 @@ class Distances(BaseAnalysis):
                     title=f"Distances within and between users: {space}",
                     x_label="median distance to one's own prior side",
                     y_label="median distance to other users'",
-                    series=[dots(group, pairs) for (where, group), pairs in found.items() if where == space],
+                    series=[dots(group, pairs, hidden) for (where, group), pairs in found.items() if where == space],
                     diagonal=True,
                 )
                 for space in ("data", "updates")
@@ -105,9 +107,9 @@ def share(seeds: Sequence[Mapping[str, Pair]], plan: Plan) -> list[str | float |
     return [float(values.mean()), interval.low, interval.high, 0.5, len(values)]
 
 
-def dots(name: str, seeds: Sequence[Mapping[str, Pair]]) -> Series:
+def dots(name: str, seeds: Sequence[Mapping[str, Pair]], hidden: Mapping[str, str]) -> Series:
     """One point a user and seed."""
-    pairs = [(user, pair) for found in seeds for user, pair in found.items()]
+    pairs = sorted((hidden[user], pair) for found in seeds for user, pair in found.items())
     return Series(
         name=name,
         x=[pair[0] for _, pair in pairs],

@@ -34,6 +34,7 @@ from fedleak.pipeline.stages import Progress
 from fedleak.plan.plan import Plan
 from fedleak.results.audit import Analysis
 from fedleak.results.detail import Figure, PerRecord, Series
+from fedleak.trace.pseudonyms import Pseudonyms
 from fedleak.trace.truth import Truth
 from fedleak.views.adversaries import Adversary
 
@@ -91,13 +92,15 @@ class Exposure(SingleAttackAnalysis):
         form = build_questions(every[0], game).questions
         assert isinstance(form, RecordQuestions)
         bits = form.form.bits
-        rows = [row for held in secrets for row in self._rows(held, attack, bits)]
+        hidden = Pseudonyms.open(out).all_of(user for held in secrets for user in held.users)
+        found = [row for held in secrets for row in self._rows(held, attack, bits)]
+        rows = [[hidden[str(row[0])], *row[1:], *_places(where)] for row, where in zip(found, placed, strict=True)]
         return Analysis(
             name=self.name,
             title=self.summary,
             text=self._text(plan, attack, secrets, decoys, bits),
             columns=_TITLES,
-            rows=[[*row, *_places(where)] for row, where in zip(rows, placed, strict=True)],
+            rows=sorted(rows, key=lambda row: str(row[0])),
             figures=self._figures(plan, attack, secrets, decoys, bits),
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar
@@ -24,6 +24,7 @@ from fedleak.plan.plan import Plan
 from fedleak.results.audit import Analysis
 from fedleak.results.detail import Figure, Series
 from fedleak.score.score import AttackResult, metric_of
+from fedleak.trace.pseudonyms import Pseudonyms
 
 __all__ = ["Map"]
 
@@ -65,7 +66,7 @@ class Map(BaseAnalysis):
             )
             rows.append([space, *numbers(found)])
             told.append(f"{space}: {format_measured(found)}")
-            figures.append(self._map(some[0], every[0], space))
+            figures.append(self._map(some[0], every[0], space, Pseudonyms.open(out).all_of(some[0].users)))
         return Analysis(
             name=self.name,
             title=self.summary,
@@ -88,7 +89,7 @@ class Map(BaseAnalysis):
         users = np.sort(order[np.isin(order, points.present)][: self.users])
         return points.thinned(self.most, rng, users)
 
-    def _map(self, points: Points, run: Run, space: str) -> Figure:
+    def _map(self, points: Points, run: Run, space: str, hidden: Mapping[str, str]) -> Figure:
         rows: FloatArray = np.concatenate([points.known, points.private])
         seed = int(rng_for(run.seed, "t-sne", "map", space).integers(2**31))
         from sklearn.manifold import TSNE
@@ -103,8 +104,8 @@ class Map(BaseAnalysis):
             x_label="first coordinate",
             y_label="second coordinate",
             series=[
-                dots(f"{name}, {side}", where[who == user])
-                for user, name in enumerate(points.users)
+                dots(f"{hidden[points.users[user]]}, {side}", where[who == user])
+                for user in sorted(range(len(points.users)), key=lambda user: hidden[points.users[user]])
                 for side, where, who in (
                     ("prior", places[0], points.known_who),
                     ("private", places[1], points.private_who),

@@ -16,7 +16,9 @@ __all__ = ["Attack"]
 class Attack(Protocol):
     """A frozen dataclass of its settings; it never sees the truth and never scores itself.
 
-    One that simulates clients may set `imitates = True`: it is then also run as a defence-aware attacker.
+    One that simulates clients may set `imitates = True`: it is then also run as a defence-aware attacker. One that
+    cannot do without building the model sets `needs_model`: to "any", or to "built-in" where it changes the model's
+    outputs. A plan whose model it cannot build is then refused before training.
     """
 
     name: ClassVar[str]

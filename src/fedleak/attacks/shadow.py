@@ -163,6 +163,7 @@ def retrain(
     workers: int = 1,
     *,
     defended: Halves | None = None,
+    progress: Callable[[float], None] | None = None,
 ) -> Retrained:
     """Train every candidate's data on evenly spaced snapshots; each update is reduced before the next snapshot.
 
@@ -183,6 +184,8 @@ def retrain(
             data = [half for cut in defended for half in cut[s]]
             rows = reduce(train_once(view, model, data, number, seed, workers, imitable(view)))
             made.append(_labelled(rows, [2 * s, 2 * s + 1], number, defended=True))
+        if progress is not None:
+            progress((turn + 1) / len(rounds))
     return Retrained(*(np.concatenate([getattr(one, column.name) for one in made]) for column in fields(Retrained)))
 
 

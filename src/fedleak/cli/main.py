@@ -14,6 +14,7 @@ __all__ = ["main", "cli"]
 
 _VERBS = (
     "demo",
+    "init",
     "audit",
     "sweep",
     "train",

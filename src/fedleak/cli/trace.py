@@ -10,7 +10,8 @@ import click
 import msgspec
 
 from fedleak.cli.options import console
-from fedleak.errors import PlanError
+from fedleak.errors import FedleakError, PlanError
+from fedleak.pipeline.overlay_prepare import check_fit
 from fedleak.pipeline.playable import Known, Playable, playable
 from fedleak.pipeline.recorded_secrets import recorded_secrets
 from fedleak.pipeline.trace_facts import TraceFacts, facts_of, open_folder
@@ -43,8 +44,8 @@ def command() -> None:
 def check(folder: Path, plan_file: Path | None, as_json: bool) -> None:
     """Say what the recorded run in DIR holds, which attacks can be run on it, and what every other one lacks.
 
-    All checksums are verified. With --plan, the owners, secrets and prior data that the plan names are read too, so its
-    code is executed.
+    All checksums are verified. With --plan, the owners, secrets, prior data and model that the plan names are read too,
+    so its code is executed, and what does not fit the run is said.
 
     \b
     Examples:
@@ -53,15 +54,29 @@ def check(folder: Path, plan_file: Path | None, as_json: bool) -> None:
     """
     recording = open_folder(folder)
     facts = facts_of(recording)
-    attacks = playable(facts, _known(recording, plan_file))
+    known = _known(recording, plan_file)
+    attacks = playable(facts, known)
     if as_json:
         found = {"trace": facts, "attacks": attacks}
         click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
         return
     for name, value in _lines(facts):
         click.echo(f"{name:<14} {printable(value)}")
+    if why := _misfit(known):
+        click.echo(f"{'plan':<14} cannot audit this run yet: {printable(why)}")
     click.echo()
     _show(attacks)
+
+
+def _misfit(known: Known) -> str:
+    """The error that an audit would end with, where owners, prior data or the model of the plan do not fit the run."""
+    if known.plan is None or known.owners is None or known.population is None:
+        return ""
+    try:
+        check_fit(known.plan)
+    except FedleakError as error:
+        return str(error)
+    return ""
 
 
 def _known(recording: Recording, path: Path | None) -> Known:

@@ -26,6 +26,7 @@ from fedleak.metrics.detail import answered
 from fedleak.metrics.metric import Metric, average_precision
 from fedleak.metrics.user_scores import GROUPED
 from fedleak.results.audit import Score
+from fedleak.results.criteria import Criterion
 from fedleak.results.detail import DetailParts
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
@@ -50,6 +51,7 @@ class Attribute(OptionGame):
     name: ClassVar[str] = "attribute"
     needs_data: ClassVar[tuple[str, ...]] = ("attributes",)
     summary: ClassVar[str] = "Which group does the sender of this update belong to?"
+    criteria: ClassVar[tuple[Criterion, ...]] = ("inference",)
     strongest: ClassVar[str | None] = "attribute-joint"
     metrics: ClassVar[tuple[Metric, ...]] = (
         Metric(

@@ -27,6 +27,7 @@ from fedleak.metrics.metric import YES_NO_METRICS, Metric
 from fedleak.population.captions import describe, tokens
 from fedleak.population.population import Examples
 from fedleak.results.audit import Score
+from fedleak.results.criteria import Criterion
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 
@@ -50,6 +51,7 @@ class CrossModal(OptionGame):
     name: ClassVar[str] = "cross-modal"
     needs_data: ClassVar[tuple[str, ...]] = ("images",)
     summary: ClassVar[str] = "Does this update come from the user that this text is about?"
+    criteria: ClassVar[tuple[Criterion, ...]] = ("linkability",)
     strongest: ClassVar[str | None] = "match-text"
     metrics: ClassVar[tuple[Metric, ...]] = YES_NO_METRICS
 

@@ -24,6 +24,7 @@ from fedleak.metrics.disaggregation import MeanUpdates
 from fedleak.metrics.metric import Metric
 from fedleak.metrics.user_scores import RECOVERED
 from fedleak.results.audit import Score
+from fedleak.results.criteria import Criterion
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 
@@ -56,6 +57,7 @@ class Disaggregate(BaseGame):
 
     name: ClassVar[str] = "disaggregate"
     summary: ClassVar[str] = "What did this client send, on average?"
+    criteria: ClassVar[tuple[Criterion, ...]] = ("linkability",)
     strongest: ClassVar[str | None] = "disaggregate-ridge"
     metrics: ClassVar[tuple[Metric, ...]] = (
         Metric(

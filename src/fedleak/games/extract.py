@@ -26,6 +26,7 @@ from fedleak.population.population import Records
 from fedleak.population.secret_formats import Format, parse
 from fedleak.population.secret_records import draw_secrets
 from fedleak.results.audit import Score
+from fedleak.results.criteria import Criterion
 from fedleak.results.detail import DetailParts, Table
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
@@ -98,6 +99,7 @@ class Extract(BaseGame):
     name: ClassVar[str] = "extract"
     needs_data: ClassVar[tuple[str, ...]] = ("records",)
     summary: ClassVar[str] = "What is the secret of this client's user?"
+    criteria: ClassVar[tuple[Criterion, ...]] = ("singling out", "inference")
     metrics: ClassVar[tuple[Metric, ...]] = (
         *(_top(k) for k in records.PLACES),
         Metric(
@@ -122,6 +124,10 @@ class Extract(BaseGame):
         *(_distance(k) for k in records.PLACES),
     )
     needs_prior: ClassVar[bool | None] = False
+    no_prior: ClassVar[str] = (
+        "the secrets that 'extract' asks for would be in the prior data, too, and on shadow clients as well as on the "
+        "clients that it names"
+    )
     strongest: ClassVar[str | None] = "eavesdrop-strong"
     multiples: ClassVar[bool] = False  # multiples of one in a billion are meaningless
     legend: ClassVar[str] = (
@@ -203,7 +209,9 @@ class Extract(BaseGame):
             columns=["guesses", "secret among them", "chance", "edit distance", "chance of that"],
             rows=rows,
         )
-        return DetailParts(tables=[guesses], records=records.near(played[0]))
+        # By name: with pseudonyms, the order of the users must not show whose they are.
+        near_each = sorted(records.near(played[0]), key=lambda record: record.user)
+        return DetailParts(tables=[guesses], records=near_each)
 
     @classmethod
     def contract(cls, attack: Needs) -> Contract:

@@ -20,6 +20,7 @@ from fedleak.federation.hooks import Defence
 from fedleak.metrics.attack_result import Answers, AttackResult, Predictions
 from fedleak.metrics.metric import Metric
 from fedleak.results.audit import Score
+from fedleak.results.criteria import Criterion
 from fedleak.results.detail import DetailParts, Figure
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
@@ -147,6 +148,7 @@ class Game(Protocol):
 
     name: ClassVar[str]
     summary: ClassVar[str]  # the question in plain words
+    criteria: ClassVar[tuple[Criterion, ...]]  # of regulators, which the question is about; empty: not mapped
     metrics: ClassVar[tuple[Metric, ...]]  # the first is the headline metric, which verdicts are about
     needs_prior: ClassVar[bool | None]  # True: the adversary needs prior data; False: it must have none; None: either
     needs_owners: ClassVar[bool]  # False: its answers are in the trace, whoever the users are
@@ -200,11 +202,14 @@ class Game(Protocol):
 class BaseGame:
     """Defaults that most games share."""
 
+    criteria: ClassVar[tuple[Criterion, ...]] = ()
     needs_prior: ClassVar[bool | None] = True
     needs_evidence: ClassVar[bool] = False
     needs_data: ClassVar[tuple[str, ...]] = ()  # besides examples: attributes, background, images, records, traits
     needs_owners: ClassVar[bool] = True  # False: its answers are in the trace, whoever the users are
-    hides_prior: ClassVar[bool] = False  # where the adversary must have no prior data: hide shadow clients if there are
+    # Where the adversary must have no prior data: it hides shadow clients if there are any, or says why it cannot.
+    hides_prior: ClassVar[bool] = False
+    no_prior: ClassVar[str] = ""
     allows_join: ClassVar[bool] = False
     allows_proxies: ClassVar[bool] = False
     strongest: ClassVar[str | None] = None

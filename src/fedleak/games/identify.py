@@ -25,6 +25,7 @@ from fedleak.metrics.identification import UNSEEN
 from fedleak.metrics.metric import Metric, average_precision
 from fedleak.metrics.user_scores import NAMED
 from fedleak.results.audit import Score
+from fedleak.results.criteria import Criterion
 from fedleak.results.detail import DetailParts
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
@@ -41,6 +42,7 @@ class Identify(OptionGame):
 
     name: ClassVar[str] = "identify"
     summary: ClassVar[str] = "Which of these users sent this update?"
+    criteria: ClassVar[tuple[Criterion, ...]] = ("singling out", "linkability")
     metrics: ClassVar[tuple[Metric, ...]] = (
         average_precision(identification.average_precision, per_user=identification.each, each_user=NAMED),
         Metric(

@@ -26,6 +26,7 @@ from fedleak.metrics import binary, linking
 from fedleak.metrics.metric import Metric, auc
 from fedleak.metrics.user_scores import FOUND_AGAIN
 from fedleak.results.audit import Score
+from fedleak.results.criteria import Criterion
 from fedleak.results.detail import Figure, Series
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
@@ -63,6 +64,7 @@ class Link(OptionGame):
 
     name: ClassVar[str] = "link"
     summary: ClassVar[str] = "Which of these anonymous updates come from the same client?"
+    criteria: ClassVar[tuple[Criterion, ...]] = ("linkability",)
     strongest: ClassVar[str | None] = "link-cosine"
     metrics: ClassVar[tuple[Metric, ...]] = (
         *(_gap(gap) for gap in GAPS),

@@ -21,6 +21,7 @@ from fedleak.games.identify import anonymous, draw_users, relabel, senders
 from fedleak.games.pairs import Drawn, behind_clients, between_rounds, between_sides
 from fedleak.metrics.metric import YES_NO_METRICS, Metric
 from fedleak.results.audit import Score
+from fedleak.results.criteria import Criterion
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 
@@ -43,6 +44,7 @@ class Match(OptionGame):
 
     name: ClassVar[str] = "match"
     summary: ClassVar[str] = "Did these two updates come from the same user?"
+    criteria: ClassVar[tuple[Criterion, ...]] = ("linkability",)
     strongest: ClassVar[str | None] = "match-strong"
     metrics: ClassVar[tuple[Metric, ...]] = YES_NO_METRICS
 

@@ -25,6 +25,7 @@ from fedleak.metrics.ranking import Ranking
 from fedleak.metrics.user_scores import FITTING
 from fedleak.population.population import Examples
 from fedleak.results.audit import Score
+from fedleak.results.criteria import Criterion
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 
@@ -50,6 +51,7 @@ class Profile(OptionGame):
     name: ClassVar[str] = "profile"
     needs_data: ClassVar[tuple[str, ...]] = ("traits", "background")
     summary: ClassVar[str] = "Does this client's user fit the profile?"
+    criteria: ClassVar[tuple[Criterion, ...]] = ("inference",)
     strongest: ClassVar[str | None] = "profile-gradient"
     allows_proxies: ClassVar[bool] = True
     metrics: ClassVar[tuple[Metric, ...]] = (

@@ -23,6 +23,7 @@ from fedleak.metrics.metric import Measure, Metric
 from fedleak.metrics.user_scores import RECONSTRUCTED
 from fedleak.population.population import Examples
 from fedleak.results.audit import Score
+from fedleak.results.criteria import Criterion
 from fedleak.results.detail import DetailParts
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
@@ -68,6 +69,7 @@ class Reconstruct(BaseGame):
     name: ClassVar[str] = "reconstruct"
     needs_data: ClassVar[tuple[str, ...]] = ("images", "background")
     summary: ClassVar[str] = "What do the images on this client look like?"
+    criteria: ClassVar[tuple[Criterion, ...]] = ("inference",)
     strongest: ClassVar[str | None] = "representatives"
     metrics: ClassVar[tuple[Metric, ...]] = (
         Metric(
@@ -282,8 +284,10 @@ def _auxiliary(trace: Trace, prior: Prior) -> Examples:
 
 
 def _updates(trace: Trace) -> dict[str, IntArray]:
-    """Client -> the rows of its updates, for the clients that sent one."""
-    clients: IntArray = np.asarray(trace.client).astype(np.int64)
+    """Client -> the rows of its updates, for the users' clients that sent one; shadow clients are no victims."""
+    clients: IntArray = np.where(np.asarray(trace.shadow) < 0, np.asarray(trace.client), -1).astype(np.int64)
     return {
-        trace.header.clients[client]: np.flatnonzero(clients == client) for client in dict.fromkeys(clients.tolist())
+        trace.header.clients[client]: np.flatnonzero(clients == client)
+        for client in dict.fromkeys(clients.tolist())
+        if client >= 0
     }

@@ -23,7 +23,8 @@ def identified(played: AttackResult) -> DetailParts:
     answered = top(played.claims, played.right, 1, count).table.T  # (true user, answered user): share of updates
     counts = np.bincount(played.right, minlength=count)
     present = np.flatnonzero(counts[:count])
-    order = present[np.argsort(-ap.per_user[present], kind="stable")]
+    # Ties by name: with pseudonyms, the order of the candidates must not show whose they are.
+    order = np.array(sorted(present, key=lambda u: (-ap.per_user[u], played.options[u])), dtype=np.int64)
     users = []
     for u in order:
         others = np.where(np.arange(count) == u, -1.0, answered[u])

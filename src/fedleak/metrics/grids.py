@@ -27,7 +27,7 @@ def grids(one: AttackResult) -> list[Grid]:
         shown = held[np.linspace(0, len(held) - 1, min(_ACROSS, len(held))).astype(int)]
         rows = [shown, *(claims[row * _ACROSS : (row + 1) * _ACROSS] for row in range(_DOWN))]
         found.append(Grid(user=one.users[user], png=base64.b64encode(png([r for r in rows if len(r)])).decode()))
-    return found
+    return sorted(found, key=lambda grid: grid.user)  # by name, so that pseudonyms are in no telling order
 
 
 def png(rows: list[FloatArray]) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from fedleak.pipeline.jobs import Tick, deserialise_plan
 from fedleak.pipeline.runs import Run, digest, facts, runs
 from fedleak.plan.given import code_of
 from fedleak.sandbox.encode import CannotEncode
-from fedleak.sandbox.process import UNCONFINED, Budget, attack_in_process, rename
+from fedleak.sandbox.process import UNCONFINED, Budget, Isolated, attack_in_process, rename
 from fedleak.score.labels import settings_key
 from fedleak.score.score import AttackResult
 from fedleak.trace.files import private_folder, read_whole, write_atomic
@@ -29,7 +30,14 @@ from fedleak.trace.reader import Trace
 from fedleak.trace.truth import Truth
 from fedleak.views.adversaries import Adversary
 
-__all__ = ["build_questions", "play", "predict", "attack_run", "attack_job", "is_played", "isolation_of", "played"]
+__all__ = ["build_questions", "play", "predict", "attack_run", "attack_job", "is_played", "how_it_ran", "played"]
+
+
+class HowItRan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is known of the process in which an attack made its predictions."""
+
+    isolation: str  # what confined it; a sentence where nothing did
+    seconds: float | None = None  # of computing
 
 
 def predictions_path(run: Run, attack: Attack, game: Game, adversary: Adversary) -> Path:
@@ -105,7 +113,7 @@ def exchanged(secrets: Mapping[UserId, tuple[str, ...]], rng: np.random.Generato
 def play(run: Run, attack: Attack, game: Game, adversary: Adversary) -> AttackResult:
     """Let an attack answer a game's questions about a run, through an adversary's view."""
     given = build_questions(run, game)
-    return with_answers(run, predict(run, attack, game, adversary, given)[0], game, given)
+    return with_answers(run, predict(run, attack, game, adversary, given).predictions, game, given)
 
 
 def predict(
@@ -116,8 +124,8 @@ def predict(
     given: GameInstance,
     workers: int = 1,
     tick: Tick | None = None,
-) -> tuple[Predictions, str]:
-    """The predictions of an attack for all questions, those that are not scored included; and what confined it.
+) -> Isolated:
+    """The predictions of an attack for all questions, those that are not scored included; and what it used.
 
     What cannot be built again in another process (an object of a class that only the running script or notebook has)
     runs in this one, and so could look at anything here.
@@ -141,13 +149,14 @@ def predict(
         done = attack_in_process(
             attack, view, prior, questions, seed, run.attacked, budget, context.progress, run.withheld
         )
-        claims, isolation = done.predictions, done.confined or UNCONFINED
+        done = replace(done, confined=done.confined or UNCONFINED)
     except CannotEncode as error:
+        started = time.process_time()
         claims = np.asarray(attack.run(view, *rename(prior, questions), context))
-        isolation = f"none: {error}"
-    claims = game.check(claims, questions, attack.name)
+        done = Isolated(claims, f"none: {error}", time.process_time() - started)
+    claims = game.check(done.predictions, questions, attack.name)
     context.progress(1)
-    return claims, isolation
+    return replace(done, predictions=claims)
 
 
 def with_answers(run: Run, claims: Predictions, game: Game, given: GameInstance) -> AttackResult:
@@ -166,9 +175,10 @@ def attack_run(run: Run, attack: Attack, game: Game, adversary: Adversary, tick:
         return
     private_folder(path.parent)
     buffer = io.BytesIO()
-    claims, isolation = predict(run, attack, game, adversary, build_questions(run, game), workers, tick)
-    np.save(buffer, claims, allow_pickle=False)
-    write_atomic(path.with_suffix(".json"), msgspec.json.encode({"isolation": isolation}))
+    done = predict(run, attack, game, adversary, build_questions(run, game), workers, tick)
+    np.save(buffer, done.predictions, allow_pickle=False)
+    ran = HowItRan(isolation=done.confined, seconds=done.seconds)
+    write_atomic(path.with_suffix(".json"), msgspec.json.encode(ran))
     write_atomic(path, buffer.getvalue())
 
 
@@ -184,14 +194,13 @@ def is_played(run: Run, attack: Attack, game: Game, adversary: Adversary) -> boo
     return predictions_path(run, attack, game, adversary).exists()
 
 
-def isolation_of(run: Run, attack: Attack, game: Game, adversary: Adversary) -> str | None:
-    """How an attack was confined when it made its predictions; None where that was not recorded."""
+def how_it_ran(run: Run, attack: Attack, game: Game, adversary: Adversary) -> HowItRan | None:
+    """How an attack was confined when it made its predictions, and how long it took; None if that is not recorded."""
     path = predictions_path(run, attack, game, adversary).with_suffix(".json")
     try:
-        found = msgspec.json.decode(read_whole(path), type=dict[str, str])
+        return msgspec.json.decode(read_whole(path), type=HowItRan)
     except (TraceError, msgspec.DecodeError):
         return None
-    return found.get("isolation")
 
 
 def played(run: Run, attack: Attack, game: Game, adversary: Adversary) -> AttackResult:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from fedleak.errors import TraceError
 from fedleak.federation.hooks import hidden
-from fedleak.pipeline.attack_runner import is_played, isolation_of, played
+from fedleak.pipeline.attack_runner import how_it_ran, is_played, played
 from fedleak.pipeline.jobs import Tick
 from fedleak.pipeline.runs import Run, facts
 from fedleak.plan.plan import Plan
@@ -17,7 +17,7 @@ from fedleak.score.assemble import RunResult
 from fedleak.score.effects import effect
 from fedleak.score.labels import described, label, settings_key
 
-__all__ = ["collect", "isolation", "open_attacks", "unplayed", "effects"]
+__all__ = ["collect", "isolation", "seconds", "open_attacks", "unplayed", "effects"]
 
 
 def collect(plan: Plan, every: Sequence[Run], tick: Tick, *, partial: bool = False) -> list[RunResult]:
@@ -55,9 +55,21 @@ def isolation(plan: Plan, every: Sequence[Run]) -> dict[str, str]:
     found: dict[str, list[str]] = {}
     for run in every:
         for attack, game, adversary in run.variant.plays(plan) if run.variant.played else []:
-            if (how := isolation_of(run, attack, game, adversary)) is not None:
-                found.setdefault(label(attack, plan.attacks), []).append(how)
+            if (ran := how_it_ran(run, attack, game, adversary)) is not None:
+                found.setdefault(label(attack, plan.attacks), []).append(ran.isolation)
     return {name: next(filter(is_open, hows), hows[0]) for name, hows in found.items()}
+
+
+def seconds(plan: Plan, every: Sequence[Run]) -> dict[str, float]:
+    """The computing time of each attack on one undefended run, by its label; the longest of all seeds."""
+    found: dict[str, float] = {}
+    for run in every:
+        for attack, game, adversary in run.variant.plays(plan) if run.variant.label == "plain" else []:
+            ran = how_it_ran(run, attack, game, adversary)
+            if ran is not None and ran.seconds is not None:
+                name = label(attack, plan.attacks)
+                found[name] = max(found.get(name, 0.0), round(ran.seconds, 1))
+    return found
 
 
 def is_open(isolation: str) -> bool:
@@ -85,7 +97,9 @@ def unplayed(plan: Plan, results: Sequence[RunResult]) -> list[Untested]:
     missing = sum(len(claims) < len(plan.seeds) for result in results for claims in result.played.values())
     if not missing:
         return []
-    return [Untested(what=f"{missing} attacks of the plan", why="not run yet; `fedleak audit` runs them")]
+    return [
+        Untested(what=f"{missing} attacks of the plan", why="not run yet", needs="`fedleak audit`, which runs them")
+    ]
 
 
 def effects(every: Sequence[Run]) -> list[Effect]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedleak.core import Params
+from fedleak.core import Params, Task
 from fedleak.federation.cost import Clock, local_steps, matched_round
 from fedleak.federation.federation import Client
 from fedleak.federation.model import Model
@@ -14,8 +14,10 @@ from fedleak.federation.promises import Promise, promises
 from fedleak.federation.utility import centralised, chance, evaluate, metric_of, nearest
 from fedleak.pipeline.prepare import PreparedRun
 from fedleak.pipeline.runs import Run
+from fedleak.plan.content import content_digest
 from fedleak.plan.plan import Plan
 from fedleak.population.population import Examples
+from fedleak.population.prepare import Prepared
 from fedleak.trace.reader import Trace
 from fedleak.trace.run_facts import RunFacts
 
@@ -59,7 +61,22 @@ def evaluate_run(plan: Plan, run: Run, ready: PreparedRun, clock: Clock) -> RunF
         promises=promised(plan, run, ready.clients, trace),
         dropped=sum(1 for _ in trace.dropped()),
         findings=list(population.findings),
+        data=content_digest([(str(one.user.id), one.private, one.prior) for one in population.shares]),
+        task=task.value,
+        offers=_offers(population),
     )
+
+
+def _offers(population: Prepared) -> list[str]:
+    """What games can ask about besides the examples."""
+    has = {
+        "attributes": any(share.user.attributes for share in population.shares),
+        "traits": bool(population.traits),
+        "images": population.task is Task.CLASSIFY and len(population.input_shape) == 3,
+        "records": population.records is not None,
+        "background": population.background is not None,
+    }
+    return [name for name, there in has.items() if there]
 
 
 def promised(plan: Plan, run: Run, clients: Sequence[Client], trace: Trace) -> list[Promise]:

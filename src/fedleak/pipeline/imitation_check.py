@@ -21,6 +21,7 @@ __all__ = ["ImitationFit", "imitation_fit", "imitation_findings"]
 _ROUNDS, _CLIENTS = 6, 12  # looked at: medians of so many updates are stable, and cost little
 _FACTOR = 2.0  # by which real updates may be longer or shorter than imitated ones of as many steps
 _LEAST_COSINE = 0.1
+_NOTHING = 1e6  # by which real updates are longer than imitated ones where these are zero
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +37,8 @@ class ImitationFit:
     @property
     def suspicious(self) -> str:
         """Why the settings seem wrong, in words; empty where they do not."""
+        if self.length > _NOTHING:
+            return "the imitated training changes nothing; a `train` of your own must change the module itself"
         # More data means more steps, but steps that undo each other in part: the length lies between both.
         low, high = sorted((1.0, self.steps))
         if self.length > _FACTOR * high:
@@ -104,7 +107,7 @@ def imitation_fit(
         pairs=len(own),
         own=float(np.nanmedian(own)),
         others=float(np.nanmedian(others)) if others else None,
-        length=float(np.nanmedian(lengths)),
+        length=float(np.nanmedian(lengths)) if np.isfinite(lengths).any() else 0.0,  # where all imitated ones diverge
         steps=float(np.median(steps)),
     )
 

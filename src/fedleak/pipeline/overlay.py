@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedleak.core import FloatArray, Params, UserId, rng_for
+from fedleak.core import FloatArray, Params, Task, UserId, rng_for
+from fedleak.errors import PlanError
 from fedleak.federation.engines.batches import Pool
 from fedleak.federation.engines.embedded import one_thread
 from fedleak.federation.engines.engine import Engine, engine_for
@@ -17,6 +18,7 @@ from fedleak.federation.federation import Round
 from fedleak.pipeline.imitation_check import imitation_findings
 from fedleak.pipeline.jobs import Tick
 from fedleak.pipeline.overlay_prepare import Overlay, prepare_overlay, recorded_findings
+from fedleak.pipeline.recorded_users import RecordedUsers
 from fedleak.pipeline.runs import Run, digest
 from fedleak.plan.content import content_digest
 from fedleak.plan.plan import Plan
@@ -42,6 +44,7 @@ def overlay_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
         engine = engine_for(ready.built.model, task, plan.federation, pool, (), workers)
     try:
         lost = _record(plan, run, ready, engine, tick)
+        _require_shadows(plan, run, ready)
         findings = [*recorded_findings(ready.recording), *ready.users.findings, *lost]
         if engine is not None and ready.recording.trace.header.holds_updates:
             with one_thread():
@@ -181,6 +184,15 @@ def _diverged(run: Run, ready: Overlay) -> list[Finding]:
     return [Finding(kind="imitation", count=count, action="warn", text=text)]
 
 
+def _require_shadows(plan: Plan, run: Run, ready: Overlay) -> None:
+    """Without a single update on prior data, no attack could learn what users' updates look like."""
+    if max(ready.shadow, default=-1) >= 0 and not (np.asarray(Trace.open(run.folder / "trace").shadow) >= 0).any():
+        raise PlanError(
+            f"{plan.source} [federation]: training on prior data diverged in every round, so nothing can be learnt "
+            "from it. Check lr, epochs and batch, or train: real clients did not diverge"
+        )
+
+
 def _facts(run: Run, ready: Overlay, findings: list[Finding]) -> RunFacts:
     trace, users = Trace.open(run.folder / "trace"), ready.users
     real = {
@@ -205,4 +217,23 @@ def _facts(run: Run, ready: Overlay, findings: list[Finding]) -> RunFacts:
         origin=ready.recording.origin or {"framework": "unknown"},
         dropped=sum(note.why != _DIVERGED for note in trace.dropped()),
         findings=findings,
+        data=digest(
+            [ready.recording.identity, content_digest([(str(user.id), user.examples) for user in users.users])]
+        ),
+        task="" if users.task is None else users.task.value,
+        offers=_offers(users),
     )
+
+
+def _offers(users: RecordedUsers) -> list[str]:
+    """What games can ask about besides the examples."""
+    known = [*users.users, *(users.held.users if users.held is not None else ())]
+    images = [user.examples.x.ndim == 4 for user in known]
+    has = {
+        "attributes": any(user.attributes for user in known),
+        "traits": users.held is not None and bool(users.held.traits),
+        "images": users.task is Task.CLASSIFY and bool(images) and all(images),
+        "records": users.secrets is not None or (users.held is not None and users.held.records is not None),
+        "background": users.background is not None,
+    }
+    return [name for name, there in has.items() if there]

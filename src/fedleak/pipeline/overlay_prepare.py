@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from fedleak.core import IntArray, Task, rng_for
-from fedleak.errors import PlanError, did_you_mean
+from fedleak.errors import PlanError, TraceError, did_you_mean
 from fedleak.pipeline.recorded_model import RecordedModel, recorded_model
 from fedleak.pipeline.recorded_users import RecordedUsers, read_owners, recorded_users, require_clients
 from fedleak.plan.plan import Plan
@@ -20,7 +20,7 @@ from fedleak.trace.evidence import Evidence
 from fedleak.trace.prior import Background, Prior
 from fedleak.trace.truth import Truth
 
-__all__ = ["Overlay", "prepare_overlay", "shadow_rounds", "overlay_work", "recorded_findings"]
+__all__ = ["Overlay", "prepare_overlay", "shadow_rounds", "overlay_work", "recorded_findings", "check_fit"]
 
 _FEWEST, _MOST = 4, 30  # rounds in which a shadow client trains
 
@@ -44,8 +44,7 @@ class Overlay:
 
 def overlay_work(plan: Plan) -> tuple[str, int]:
     """What preparing a recorded run will take, in words, and in units of progress."""
-    assert plan.trace is not None
-    recording = Recording.open(plan.trace.path)
+    recording = _opened(plan)
     rounds = recording.trace.rounds
     owners = read_owners(plan, recording)
     users = 0 if owners is None or not _has_prior(plan) else owners.candidates(plan.truth.unit)
@@ -60,6 +59,14 @@ def overlay_work(plan: Plan) -> tuple[str, int]:
 
 def _has_prior(plan: Plan) -> bool:
     return plan.prior.data is not None or "dataset" in plan.resolved
+
+
+def check_fit(plan: Plan) -> None:
+    """Raise the error that an audit would end with where owners, prior data or the model do not fit the run."""
+    recording = _opened(plan)
+    users = recorded_users(plan, recording, plan.seeds[0])
+    require_clients(recording, users.client_user)
+    _check_layers(plan, recorded_model(plan, recording, users))
 
 
 def shadow_rounds(plan: Plan, recording: Recording) -> int:
@@ -79,9 +86,21 @@ def prepare_overlay(plan: Plan, seed: int, folder: Path) -> Overlay:
     return ready
 
 
-def _prepared(plan: Plan, plan_seed: int) -> Overlay:
+def _opened(plan: Plan) -> Recording:
     assert plan.trace is not None
     recording = Recording.open(plan.trace.path)
+    if not recording.trace.rounds:
+        raise TraceError(f"{recording.folder} holds no finished round; its server was stopped too early")
+    if not recording.trace.header.clients:
+        raise TraceError(
+            f"{recording.folder} holds no update of any client in {recording.trace.rounds} rounds; "
+            f"`fedleak trace check {recording.folder}` says what became of them"
+        )
+    return recording
+
+
+def _prepared(plan: Plan, plan_seed: int) -> Overlay:
+    recording = _opened(plan)
     users = recorded_users(plan, recording, plan_seed)
     require_clients(recording, users.client_user)
     built = recorded_model(plan, recording, users)

@@ -12,6 +12,7 @@ from fedleak.core import Layout
 from fedleak.errors import PlanError, did_you_mean
 from fedleak.federation.federation import Client, make_clients
 from fedleak.federation.model import Input, Model, Signature
+from fedleak.federation.models.own import Own
 from fedleak.federation.monitor import halved
 from fedleak.federation.promises import promises
 from fedleak.federation.tampering import Tampering
@@ -22,11 +23,12 @@ from fedleak.plan.together import require_bufferless
 from fedleak.population.background import sample
 from fedleak.population.population import Examples
 from fedleak.population.prepare import Prepared, prepare, salted_seed
+from fedleak.sandbox.preflight import require_buildable
 from fedleak.trace.evidence import Evidence
 from fedleak.trace.prior import Background, Prior
 from fedleak.trace.truth import Truth
 
-__all__ = ["PreparedRun", "prepare_run", "fitting_model", "outputs"]
+__all__ = ["PreparedRun", "prepare_run", "lacks", "fitting_model", "outputs"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,12 +46,22 @@ class PreparedRun:
 
 def prepare_run(plan: Plan, run: Run) -> PreparedRun:
     """Draw the users, build the model, distribute the data, and save the truth and the prior."""
-    population = prepare(plan.dataset, plan.population, run.seed, iid=run.variant.control == "iid", inject=plan.inject)
+    population = prepare(
+        plan.dataset,
+        plan.population,
+        run.seed,
+        iid=run.variant.control == "iid",
+        inject=plan.inject,
+        auxiliary=_without_prior(plan),
+    )
     validation = None
     if plan.federation.monitored:
         validation, test = halved(population.test)
         population = replace(population, test=test)
     model = fitting_model(plan, population)
+    if isinstance(run.own_model, Own) and run.variant.label == "plain" and run.seed == plan.seeds[0]:
+        signature = Signature(population.task, population.input_shape, outputs(plan, population))
+        require_buildable(run.own_model, signature, model.layout, run.withheld)
     for defence in run.variant.defences:
         require_bufferless(defence, model)
     seed = salted_seed(population, run.seed)
@@ -68,6 +80,27 @@ def prepare_run(plan: Plan, run: Run) -> PreparedRun:
         seed=seed,
         validation=validation,
     )
+
+
+def lacks(plan: Plan, run: Run) -> bool:
+    """Whether a trained run holds too little for games that were added to its plan later.
+
+    Its federation is the same, and what it lacks follows from the data: `prepare_run` stores it.
+    """
+    if plan.trace is not None:
+        return False
+    if any(game.needs_evidence for game in plan.games) and Truth.load(run.folder / "truth").evidence is None:
+        return True
+    if plan.population.prior == "none" or not _without_prior(plan):
+        return False
+    public = Prior.load(run.folder / "prior").background
+    # Public examples that were stored for their traits are not whole users.
+    return public is None or (bool(public.shows) and public.examples.owner is None)
+
+
+def _without_prior(plan: Plan) -> bool:
+    """Whether the adversary of a game has no prior data, and so an auxiliary set at most."""
+    return any(game.needs_prior is False for game in plan.games)
 
 
 def _save_truth(plan: Plan, population: Prepared, clients: tuple[Client, ...], seed: int, folder: Path) -> None:

@@ -112,10 +112,13 @@ def _outputs(model: Imitated, hint: Signature, users: RecordedUsers) -> int:
     if outputs.dim() == 1 and hint.task is Task.REGRESS:
         return 1
     narrow = outputs.shape[-1] < users.outputs and users.secrets is None  # an alphabet is compared with the model later
-    if outputs.dim() != expected or narrow:
+    several = hint.task is Task.REGRESS and outputs.shape[-1] != 1
+    if outputs.dim() != expected or narrow or several:
         needed = "(examples, length, words)" if expected == 3 else f"(examples, {users.outputs} or more)"
+        if hint.task is Task.REGRESS:
+            needed = "(examples, 1)"
         raise PlanError(
             f"your model gives outputs of shape {tuple(outputs.shape)} for {len(x)} examples, where {needed} is needed "
-            f"to {hint.task.value}"
+            f"to {hint.task.value}" + (", as the labels are not whole numbers" if several else "")
         )
     return int(outputs.shape[-1])

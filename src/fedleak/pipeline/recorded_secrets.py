@@ -85,9 +85,9 @@ def recorded_secrets(plan: Plan, recording: Recording, owners: Owners | None) ->
     _check_secrets(found, form)
     findings = []
     if idle:
-        some = ", ".join(f"'{name}'" for name in idle[:5]) + (", ..." if len(idle) > 5 else "")
-        text = f"{counted(len(idle), 'client')} with a secret never took part in the recorded run: {some}."
-        findings.append(Finding(kind="owners", count=len(idle), action="drop", text=text))
+        text = f"{counted(len(idle), 'client')} with a secret never took part in the recorded run."
+        users = [[name] for name in idle]
+        findings.append(Finding(kind="owners", count=len(idle), action="drop", text=text, users=users))
     if len(found) < 2:
         raise TraceError(
             f"{truth.secrets}: {counted(len(found), 'client')} that took part {'has' if len(found) == 1 else 'have'} a "

@@ -121,17 +121,14 @@ def _cast(
             findings.append(Finding(kind="owners", count=len(known.users), action="drop", text=text))
         return {client: UserId(client) for client in clients}, ()
     if owners.absent:
-        text = f"{_several(owners.absent, 'owner')} never took part in the recorded run: {_names(owners.absent)}."
-        findings.append(Finding(kind="owners", count=len(owners.absent), action="drop", text=text))
+        text = f"{_several(owners.absent, 'owner')} never took part in the recorded run."
+        findings.append(_finding(owners.absent, text))
     if known is None:
         # Nobody is asked about by name, so a client whose owner is not known is a user of its own.
         return {client: owners.users.get(client, UserId(client)) for client in clients}, ()
     if owners.unclaimed:
-        text = (
-            f"{_several(owners.unclaimed, 'client')} without an owner: left out, with all updates "
-            f"({_names(owners.unclaimed)})."
-        )
-        findings.append(Finding(kind="owners", count=len(owners.unclaimed), action="drop", text=text))
+        text = f"{_several(owners.unclaimed, 'client')} without an owner: left out, with all updates."
+        findings.append(_finding(owners.unclaimed, text))
     have = {str(user.id): user for user in known.users if len(user.examples)}
     kept = {client: user for client, user in owners.users.items() if str(user) in have}
     users = sorted({str(user) for user in kept.values()})
@@ -144,14 +141,18 @@ def _cast(
         )
     strangers = sorted({str(user) for user in owners.users.values()} - set(have))
     if strangers:
-        text = f"No prior data of {_several(strangers, 'user')}: their clients are left out ({_names(strangers)})."
-        findings.append(Finding(kind="owners", count=len(strangers), action="drop", text=text))
+        text = f"No prior data of {_several(strangers, 'user')}: their clients are left out."
+        findings.append(_finding(strangers, text))
     idle = sorted(set(have) - set(users))
     if idle:
         # The chance level of a game counts its candidates, and takes each of them for somebody who took part.
-        text = f"Prior data of {_several(idle, 'user')} without a client: not a candidate ({_names(idle)})."
-        findings.append(Finding(kind="owners", count=len(idle), action="drop", text=text))
+        text = f"Prior data of {_several(idle, 'user')} without a client: not a candidate."
+        findings.append(_finding(idle, text))
     return kept, tuple(have[user] for user in users)
+
+
+def _finding(users: Sequence[str], text: str) -> Finding:
+    return Finding(kind="owners", count=len(users), action="drop", text=text, users=[[str(user)] for user in users])
 
 
 def _same_kind(known: Population | None, held: Population | None, background: Examples | None) -> Examples | None:

@@ -25,6 +25,7 @@ from fedleak.trace.files import read_whole
 from fedleak.trace.run_facts import RunFacts
 
 if TYPE_CHECKING:  # training knows nothing of views
+    from fedleak.games.game import Game
     from fedleak.views.adversaries import Adversary
     from fedleak.views.view import OwnModel
 
@@ -71,18 +72,25 @@ class Variant:
     def plays(self, plan: Plan) -> list[Play]:
         """Every (attack, game, adversary) that runs on it.
 
-        Without shadow clients, knowing the defence makes a difference only to attacks that simulate clients. Rotated
-        owners are a control only where the answers depend on owners, and shuffled selection only for an adversary that
-        is told something wrong by it.
+        Without shadow clients, or where a game hides them, knowing the defence makes a difference only to attacks that
+        simulate clients. A control is for games that have it. Rotated owners are one only where the answers depend on
+        owners, and shuffled selection only for an adversary that is told something wrong by it.
         """
-        owned, shuffled = self.control == "rotated-owners", self.control == "shuffled-selection"
+        shuffled = self.control == "shuffled-selection"
         return [
             one
             for one in plan.plays
-            if (self.adaptive != "machine" or getattr(one[0], "imitates", False))
-            and (one[1].needs_owners or not owned)
+            if (self.adaptive is None or getattr(one[0], "imitates", False) or self._labelled(one[1]))
+            and (one[1].needs_owners if self.control == "rotated-owners" else self._has(plan, one[1]))
             and (_told_by_order(plan, one[2]) or not shuffled)
         ]
+
+    def _labelled(self, game: Game) -> bool:
+        """Whether the adversary of a game has shadow clients in the federation."""
+        return self.adaptive == "clients" and game.needs_prior is not False
+
+    def _has(self, plan: Plan, game: Game) -> bool:
+        return self.control is None or plan.controlled_by(game, self.control)
 
 
 def _told_by_order(plan: Plan, adversary: Adversary) -> bool:
@@ -106,7 +114,7 @@ class Run:
     memory: int = 2000  # MB of updates that an attack on it may hold
     minutes: float = 120.0  # of computing that an attack on it may use
     other: Path | None = None  # the folder of the federation that is attacked, if it is not its own
-    # Code that the plan names, for attacks that imitate the clients of a recorded run.
+    # Code that the plan names, for attacks that train the model as its clients do.
     own_model: OwnModel | None = None
     own_training: str | None = None
     withheld: frozenset[str] = frozenset()  # modules that hold users' data, which no attack may import
@@ -149,7 +157,7 @@ def attacked(plan: Plan, variant: Variant, folder: Path) -> Path | None:
     to which its shadow clients send raw updates, and applies the defence on its own machine. Where it cannot build the
     model there, its shadow clients have to apply it, in the federation that measures utility.
     """
-    if variant.adaptive != "clients" or "target" in plan.resolved["model"]:
+    if variant.adaptive != "clients" or not buildable(plan):
         return None
     return folder / replace(variant, adaptive=None).folder
 
@@ -157,9 +165,7 @@ def attacked(plan: Plan, variant: Variant, folder: Path) -> Path | None:
 def runs(plan: Plan, out: Path) -> list[Run]:
     """Every run of a plan, in the order of its variants and seeds."""
     recorded = [] if plan.trace is None else [recorded_identity(plan)]
-    handed: OwnModel | None = None
-    if plan.trace is not None and isinstance(plan.model, Own) and plan.model.importable:
-        handed = plan.model
+    handed = plan.model if isinstance(plan.model, Own) and buildable(plan) else None
     return [
         Run(
             variant=variant,
@@ -190,14 +196,20 @@ def runs(plan: Plan, out: Path) -> list[Run]:
     ]
 
 
+def buildable(plan: Plan) -> bool:
+    """Whether an attack's process can build the plan's model: not one that was given as an object."""
+    return not isinstance(plan.model, Own) or plan.model.handed_over
+
+
 def withheld(plan: Plan) -> frozenset[str]:
-    """The modules of a recorded run's data, unless the model comes from the same one."""
-    if plan.trace is None:
-        return frozenset()
+    """The modules of users' data, unless the model comes from the same one."""
     truth, prior = plan.truth, plan.prior
-    named = (prior.data, prior.background, prior.watermarks, truth.owners, truth.data, truth.secrets)
+    named = (
+        *(prior.data, prior.background, prior.watermarks, truth.owners, truth.data, truth.secrets),
+        *(getattr(plan.dataset, key, None) for key in ("target", "background")),
+    )
     shown = {getattr(plan.model, "target", "").partition(":")[0], (plan.federation.train or "").partition(":")[0]}
-    return frozenset(name.partition(":")[0] for name in named if name is not None and ":" in name) - shown
+    return frozenset(name.partition(":")[0] for name in named if isinstance(name, str) and ":" in name) - shown
 
 
 def recorded_identity(plan: Plan) -> str:

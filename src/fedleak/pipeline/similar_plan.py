@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from fedleak.plan.plan import Plan
 from fedleak.plan.read import component, parse
 from fedleak.plan.recorded_run import TRAINING
 from fedleak.plan.together import check_together
+from fedleak.plan.toml_text import toml_table, toml_value
 from fedleak.record.owners import Owners
 from fedleak.record.recording import Recording
 
@@ -42,20 +42,20 @@ def similar_plan(plan: Plan, recording: Recording, owners: Owners | None) -> str
         raise PlanError(f"{plan.source}: has no table [trace], so it trains a federation of its own already")
     lost: list[str] = []
     lines = [
-        f"title = {_value(f'Like the recorded run: {plan.title}')}",
-        f"story = {_value(_story(recording))}",
+        f"title = {toml_value(f'Like the recorded run: {plan.title}')}",
+        f"story = {toml_value(_story(recording))}",
         "seeds = [0]",
         "",
-        *_table("dataset", _dataset(plan, raw, recording, lost)),
-        *_table("population", {"prior": "random" if _needs_prior(plan) else "none"}),
-        *_table("model", _model(plan, raw, lost)),
-        *_table("federation", _federation(plan, raw, recording, lost)),
+        *toml_table("dataset", _dataset(plan, raw, recording, lost)),
+        *toml_table("population", {"prior": "random" if _needs_prior(plan) else "none"}),
+        *toml_table("model", _model(plan, raw, lost)),
+        *toml_table("federation", _federation(plan, raw, recording, lost)),
         *(["[inject]", ""] if plan.prior.watermarks is not None else []),
-        *_table("audit", {key: value for key, value in raw.get("audit", {}).items() if key != "controls"}),
+        *toml_table("audit", {key: value for key, value in raw.get("audit", {}).items() if key != "controls"}),
         *_lists(plan, raw, lost),
     ]
     if raw.get("limits"):
-        lines += [line for game, limits in raw["limits"].items() for line in _table(f"limits.{game}", limits)]
+        lines += [line for game, limits in raw["limits"].items() for line in toml_table(f"limits.{game}", limits)]
     lines += _defences(plan, recording)
     if owners is not None and owners.behind:
         users = len({user for users in owners.behind.values() for user in users})
@@ -151,7 +151,7 @@ def _lists(plan: Plan, raw: Mapping[str, Any], lost: list[str]) -> list[str]:
                 if kind == "attack":
                     lost.append(f"attack {table['name']}: game '{game}' needs a plan of its own, with prior = \"none\"")
                 continue
-            lines += _table(kind, table, twice=True)
+            lines += toml_table(kind, table, twice=True)
     return lines
 
 
@@ -191,7 +191,7 @@ def _defences(plan: Plan, recording: Recording) -> list[str]:
             check_together((component("defence", {"name": name, **settings}, name),), name, plan.model)
         except FedleakError:
             continue  # it acts on a layer that the model does not have
-        table = _table("defence", {"name": name, **settings}, twice=True)
+        table = toml_table("defence", {"name": name, **settings}, twice=True)
         lines += table if name in _COMPARED else [f"# {line}" if line else "" for line in table]
     return lines
 
@@ -208,27 +208,3 @@ def _median_norm(recording: Recording, buffers: set[str]) -> float:
             squares += np.concatenate(rows)
     found = float(np.sqrt(np.median(squares)))
     return float(f"{found:.2g}") if found > 0 else 1.0
-
-
-def _table(name: str, settings: Mapping[str, Any], *, twice: bool = False) -> list[str]:
-    if not settings:
-        return []
-    head = f"[[{name}]]" if twice else f"[{name}]"
-    return [head, *(f"{_key(key)} = {_value(value)}" for key, value in settings.items()), ""]
-
-
-def _key(key: str) -> str:
-    return key if key and all(c.isascii() and (c.isalnum() or c in "_-") for c in key) else _value(key)
-
-
-def _value(value: Any) -> str:
-    """A value of TOML, for what TOML has read before."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_key(key)} = {_value(each)}" for key, each in value.items()) + " }"
-    if isinstance(value, Sequence):
-        return "[" + ", ".join(map(_value, value)) + "]"
-    return repr(value) if isinstance(value, (int, float)) else str(value)

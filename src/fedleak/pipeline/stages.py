@@ -7,10 +7,11 @@ from pathlib import Path
 import msgspec
 
 from fedleak.pipeline.attack_runner import attack_job, is_played
-from fedleak.pipeline.collect import collect, effects, isolation, open_attacks, unplayed
+from fedleak.pipeline.collect import collect, effects, isolation, open_attacks, seconds, unplayed
 from fedleak.pipeline.jobs import Progress, run_jobs, serialise_plan, share_cores
 from fedleak.pipeline.output import add_elapsed, analyses, ensure_owned, working_in
 from fedleak.pipeline.overlay_prepare import overlay_work
+from fedleak.pipeline.prepare import lacks
 from fedleak.pipeline.runs import facts, runs
 from fedleak.pipeline.training import train_job
 from fedleak.plan.plan import Plan
@@ -18,6 +19,7 @@ from fedleak.report import results_file
 from fedleak.results.audit import Audit
 from fedleak.sandbox.process import remove_stale, start_zygote
 from fedleak.score.assemble import assemble
+from fedleak.trace.pseudonyms import Pseudonyms
 
 __all__ = ["Progress", "audit", "train", "attack", "score", "report"]
 
@@ -32,9 +34,13 @@ def audit(plan: Plan, out: Path, progress: Progress, jobs: int | None = None) ->
 
 
 def train(plan: Plan, out: Path, progress: Progress, jobs: int | None = None) -> None:
-    """Prepare the population of every run that is not trained yet, train its federation and record the rounds."""
+    """Prepare the population of every run that is not trained yet, train its federation and record the rounds.
+
+    Games that were added to the plan later are asked of the federations that are there.
+    """
     with working_in(plan, out):
-        todo = [i for i, run in enumerate(runs(plan, out)) if run.variant.trained and facts(run) is None]
+        every = [(i, run) for i, run in enumerate(runs(plan, out)) if run.variant.trained]
+        todo = [i for i, run in every if facts(run) is None or lacks(plan, run)]
         text, units = f"Training {len(todo)} federations", len(todo) * plan.federation.rounds
         if plan.trace is not None and todo:
             text, units = overlay_work(plan)
@@ -70,7 +76,9 @@ def score(plan: Plan, out: Path, progress: Progress, *, partial: bool = False) -
     progress.stage("Scoring", len(every))
     results = collect(plan, every, progress.tick, partial=partial)
     whole = [result for result in results if len(result.facts) == len(plan.seeds)]
-    audited = assemble(plan, whole, add_elapsed(out, 0.0), effects(every))
+    names = Pseudonyms.open(out)
+    audited = assemble(plan, whole, add_elapsed(out, 0.0), effects(every), names=names)
+    names.save()
     untested = [*unplayed(plan, results), *audited.untested]
     isolated = isolation(plan, every)
     audited = msgspec.structs.replace(
@@ -78,6 +86,7 @@ def score(plan: Plan, out: Path, progress: Progress, *, partial: bool = False) -
         analyses=analyses(out),
         untested=untested,
         isolation=isolated,
+        attack_seconds=seconds(plan, every),
         warnings=[*audited.warnings, *open_attacks(isolated)],
     )
     results_file.write(audited, out)

@@ -7,7 +7,7 @@ from pathlib import Path
 from fedleak.pipeline.evaluate import evaluate_run
 from fedleak.pipeline.jobs import Tick, deserialise_plan
 from fedleak.pipeline.overlay import overlay_run
-from fedleak.pipeline.prepare import prepare_run
+from fedleak.pipeline.prepare import lacks, prepare_run
 from fedleak.pipeline.record import record_run
 from fedleak.pipeline.runs import Run, facts, runs
 from fedleak.plan.plan import Plan
@@ -21,6 +21,9 @@ def train_run(plan: Plan, run: Run, tick: Tick, workers: int = 1) -> None:
     # Wait, because workers of a killed command notice its end only after their current round.
     with locked(run.folder, patience=30):
         if facts(run) is not None:
+            if lacks(plan, run):
+                prepare_run(plan, run)
+                tick(plan.federation.rounds)
             return
         if plan.trace is not None:
             overlay_run(plan, run, tick, workers)

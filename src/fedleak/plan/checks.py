@@ -6,16 +6,17 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fedleak import registry
-from fedleak.core import flag_names
+from fedleak.core import Capability, flag_names
 from fedleak.errors import PlanError
-from fedleak.plan.plan import AuditPlan, PopulationPlan
+from fedleak.plan.plan import AuditPlan, IsolatePlan, PopulationPlan
 
 if TYPE_CHECKING:
     from fedleak.attacks.attack import Attack
+    from fedleak.federation.model import Architecture
     from fedleak.games.game import Game
     from fedleak.views.adversaries import Adversary
 
-__all__ = ["playable", "paired", "fitting", "refuse_multiple", "refuse_twice"]
+__all__ = ["playable", "paired", "fitting", "unmoved", "buildable", "refuse_multiple", "refuse_twice"]
 
 
 def playable(attack: Attack, adversary: Adversary, source: str) -> None:
@@ -46,31 +47,98 @@ def refuse_multiple(audit: Any, where: str) -> None:
         )
 
 
-def paired(attacks: Sequence[Attack], adversaries: Sequence[Adversary], source: str) -> None:
-    """Reject an attack that no adversary of the plan can run, and an adversary that can run none of its attacks."""
+def paired(
+    attacks: Sequence[Attack], adversaries: Sequence[Adversary], players: Mapping[str, Sequence[str]], source: str
+) -> None:
+    """Reject an attack that no adversary of its game can run, and an adversary that can run no attack.
+
+    `players` are the adversaries of a game, where the plan does not leave it to all of them.
+    """
+    among = {
+        attack.game: [one for one in adversaries if one.name in players.get(attack.game, [one.name])]
+        for attack in attacks
+    }
     for attack in attacks:
-        if all(adversary.missing(attack) for adversary in adversaries):
-            playable(attack, adversaries[0], source)
+        if all(adversary.missing(attack) for adversary in among[attack.game]):
+            playable(attack, among[attack.game][0], source)
     for adversary in adversaries:
-        if all(adversary.missing(attack) for attack in attacks):
-            playable(attacks[0], adversary, source)
+        theirs = [attack for attack in attacks if adversary in among[attack.game]]
+        if not theirs:
+            raise PlanError(
+                f"{source} [audit] adversaries: '{adversary.name}' plays no game; remove it, or name it in a [[game]]"
+            )
+        if all(adversary.missing(attack) for attack in theirs):
+            playable(theirs[0], adversary, source)
 
 
-def fitting(games: Sequence[Game], population: PopulationPlan, audit: AuditPlan, source: str) -> None:
-    """Reject a game without the prior it needs, or with a prior that gives the answer, and controls it lacks."""
+def buildable(attacks: Sequence[Attack], model: Architecture, isolate: IsolatePlan | None, source: str) -> None:
+    """Reject an attack that cannot build a model of the user's own, and a discriminator that cannot be made of it."""
+    target = getattr(model, "target", None)
+    if target is None:
+        return
+    why = "a model of your own has the outputs that it has; choose a built-in model (fedleak list models)"
+    if isolate is not None and isolate.sent == "discriminator":
+        raise PlanError(f"{source} [isolate]: sent = 'discriminator' gives the model another output, but {why}")
+    for attack in attacks:
+        wanted = getattr(attack, "needs_model", None)
+        if wanted == "built-in":
+            raise PlanError(f"{source}: attack '{attack.name}' gives the model two more outputs, but {why}")
+        if wanted is not None and not getattr(model, "importable", True):
+            raise PlanError(
+                f"{source}: attack '{attack.name}' builds the model in a process of its own, where one that was given "
+                'as an object does not exist; name its code in [model] (name = "module:callable")'
+            )
+        if wanted is not None and not getattr(model, "rebuild", True):
+            raise PlanError(
+                f"{source}: attack '{attack.name}' cannot do without building the model, but [model] says rebuild = "
+                "false; remove one of them"
+            )
+
+
+def fitting(
+    games: Sequence[Game], population: PopulationPlan, audit: AuditPlan, source: str, *, stated: bool = True
+) -> None:
+    """Reject games that cannot share a federation, or lack the prior they need, and controls that none of them has.
+
+    `stated`: the plan says which prior there is. Without a game that needs one, the default is hardly what was meant.
+    """
+    needing = [game.name for game in games if game.needs_prior]
     for game in games:
         if game.needs_prior and population.prior == "none":
             raise PlanError(
                 f"{source} [population]: game '{game.name}' needs prior data, but prior = 'none'; choose another prior"
             )
         if game.needs_prior is False and population.prior != "none":
-            raise PlanError(
-                f"{source} [population]: prior = '{population.prior}' would give the adversary users' data "
-                f"before game '{game.name}' asks for it; set prior = 'none'"
-            )
-        for control in audit.controls:
-            if control not in ("iid", "fresh-data", *game.controls):
-                raise PlanError(f"{source} [audit] controls: game '{game.name}' has no control '{control}'")
+            hides = getattr(game, "hides_prior", False)
+            if needing and not hides:
+                why = getattr(game, "no_prior", "") or f"'{game.name}' would show these to an adversary without any"
+                raise PlanError(
+                    f"{source}: games '{needing[0]}' and '{game.name}' cannot share a federation: '{needing[0]}' needs "
+                    f"prior data and shadow clients, but {why}; ask them in two plans"
+                )
+            if not (hides and (needing or stated)):
+                raise PlanError(
+                    f"{source} [population]: prior = '{population.prior}' would give the adversary users' data "
+                    f"before game '{game.name}' asks for it; set prior = 'none'"
+                )
+    for control in audit.controls:
+        if control not in ("iid", "fresh-data") and not any(control in game.controls for game in games):
+            names = ", ".join(f"'{game.name}'" for game in games)
+            raise PlanError(f"{source} [audit] controls: no game of this plan ({names}) has the control '{control}'")
+
+
+def unmoved(games: Sequence[Game], attacks: Sequence[Attack], tables: Mapping[str, Any], source: str) -> None:
+    """Reject a game that would be asked of a federation which an attack on another game tampers with."""
+    for name, power in (("inject", Capability.INJECT), ("isolate", Capability.ISOLATE), ("join", Capability.JOIN)):
+        if tables[name] is None:
+            continue
+        using = {attack.game for attack in attacks if power in attack.capabilities}
+        for game in games:
+            if using and game.name not in using:
+                raise PlanError(
+                    f"{source} [{name}]: games '{min(using)}' and '{game.name}' cannot share a federation: the table "
+                    f"changes what is trained, for attacks on '{min(using)}' only; ask them in two plans"
+                )
 
 
 def refuse_twice(items: Sequence[object], where: str) -> None:

@@ -13,6 +13,7 @@ from msgspec import Meta
 
 from fedleak.plan.capability_tables import InjectPlan, IsolatePlan, JoinPlan, ProxyPlan
 from fedleak.plan.recorded_tables import PriorPlan, TracePlan, TruthPlan
+from fedleak.plan.signoff_table import SignoffPlan
 
 if TYPE_CHECKING:  # protocols of later rooms: a plan names them and imports none
     from fedleak.analyses.analysis import Analyser
@@ -200,7 +201,8 @@ class AuditPlan:
     controls: Annotated[
         tuple[Control, ...] | Literal["auto"],
         Meta(
-            description="audits that must show no leak. auto: the controls that each game needs. iid: no data is "
+            description="audits that must show no leak. auto: the controls that each game needs. With several games, "
+            "each is played on the controls that it has, and on iid. iid: no data is "
             "user-specific, because all data is pooled and redistributed at random before any other step. fresh-data: "
             "every client has different examples in every round, for games that can be won from repeated data (link, "
             "reconstruct, match between anonymous updates). For secrets: decoys, scored against records that no client "
@@ -261,10 +263,12 @@ class Plan:
     audit: AuditPlan
     attacks: tuple[Attack, ...]
     games: tuple[Game, ...]  # the game of every attack
+    players: Mapping[str, tuple[str, ...]]  # game -> its adversaries, where these are not all of the plan's
     adversaries: tuple[Adversary, ...]
     analyses: tuple[Analyser, ...]
     defences: tuple[tuple[Defence, ...], ...]  # alternatives, each one or more at the same time
     deployed: int | None  # which defence is deployed; the limits apply to that run, or to the undefended one
+    signoff: SignoffPlan
     limits: Mapping[str, Mapping[str, float]]  # game -> metric -> the lower end of an interval must not exceed it
     text: str = ""  # the content of the file
     source: str = "plan"  # the name of the file, for errors
@@ -280,9 +284,20 @@ class Plan:
             for attack in self.attacks
             for game in self.games
             if game.name == attack.game
-            for adversary in self.adversaries
+            for adversary in self.adversaries_of(game.name)
             if not adversary.missing(attack)
         ]
+
+    def adversaries_of(self, game: str) -> list[Adversary]:
+        """The adversaries that play a game."""
+        return [one for one in self.adversaries if one.name in self.players.get(game, [one.name])]
+
+    def controlled_by(self, game: Game, control: str) -> bool:
+        """Whether a game is played on a control: it is one of its own, or none of any game's, or `iid`.
+
+        Where a game can be won from repeated data, `iid` shows how much of its score says nothing about users.
+        """
+        return control == "iid" or control in game.controls or not any(control in one.controls for one in self.games)
 
     @property
     def trained(self) -> dict[str, Any]:

@@ -14,9 +14,9 @@ from fedleak import registry
 from fedleak.errors import PlanError, did_you_mean
 from fedleak.plan.alternatives import parts, written_out
 from fedleak.plan.capabilities import granted
-from fedleak.plan.checks import fitting, paired, refuse_multiple, refuse_twice
+from fedleak.plan.checks import buildable, fitting, paired, refuse_multiple, refuse_twice, unmoved
 from fedleak.plan.code import dataset_table, model_table
-from fedleak.plan.configure import configure, convert
+from fedleak.plan.configure import configure, convert, to_dict
 from fedleak.plan.given import given, holds_object, portable
 from fedleak.plan.plan import (
     AuditPlan,
@@ -31,6 +31,7 @@ from fedleak.plan.plan import (
 )
 from fedleak.plan.recorded_run import possible_controls, refuse_untrained, require
 from fedleak.plan.resolved import resolved
+from fedleak.plan.signoff_table import SignoffPlan
 from fedleak.plan.together import check_together
 
 if TYPE_CHECKING:
@@ -64,8 +65,10 @@ _TOP: Mapping[str, Any] = {
     "analysis": list,
     "defence": list,
     "limits": dict,
+    "signoff": dict,
     "full": dict,
 }
+_NAMES = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
 
 
 def load_plan(path: Path, *, full: bool = False) -> Plan:
@@ -74,6 +77,9 @@ def load_plan(path: Path, *, full: bool = False) -> Plan:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise PlanError(f"{path}: no such plan (fedleak list plans shows the shipped ones)") from None
+    except IsADirectoryError:
+        run = "; name the plan that audits this recorded run" if (path / "trace" / "header.json").exists() else ""
+        raise PlanError(f"{path}: is a folder, not a plan{run}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise PlanError(f"{path}: cannot be read: {error}") from error
     change: Mapping[str, Any] = {}
@@ -101,17 +107,19 @@ def parse(text: str, source: str = "plan", change: Mapping[str, Any] | None = No
     attacks: tuple[Attack, ...] = components("attack", top, source)
     if not attacks:
         raise PlanError(f"{source}: no [[attack]] given")
-    games = chosen_games(top.get("game", []), attacks, source)
+    games, players = chosen_games(top.get("game", []), attacks, audit.adversaries, source)
     defences, deployed = chosen_defences(top.get("defence", []), model, source)
     adversaries = tuple(named("adversary", name, f"{source} [audit] adversaries") for name in audit.adversaries)
-    paired(attacks, adversaries, source)
+    paired(attacks, adversaries, players, source)
     capabilities = granted(top, attacks, adversaries, games, source)
+    unmoved(games, attacks, capabilities, source)
+    buildable(attacks, model, capabilities["isolate"], source)
     if audit.controls == "auto":
         usual = [game.controls if trace is None else possible_controls(game) for game in games]
         needed = list(dict.fromkeys(first for first, *_ in filter(None, usual)))
         audit = replace(audit, controls=convert(needed, tuple[Control, ...], f"{source} [audit] controls"))
     if trace is None:
-        fitting(games, population, audit, source)
+        fitting(games, population, audit, source, stated="prior" in top.get("population", {}))
     else:
         require(games, truth, prior, top, audit, source)
     plan = Plan(
@@ -130,11 +138,13 @@ def parse(text: str, source: str = "plan", change: Mapping[str, Any] | None = No
         audit=audit,
         attacks=attacks,
         games=games,
+        players=players,
         adversaries=adversaries,
         analyses=components("analysis", top, source),
         defences=defences,
         deployed=deployed,
         limits=limits(top.get("limits", {}), games, f"{source} [limits]"),
+        signoff=configure(SignoffPlan, top.get("signoff", {}), f"{source} [signoff]"),
         text=text,
         source=source,
         change=change,
@@ -142,8 +152,9 @@ def parse(text: str, source: str = "plan", change: Mapping[str, Any] | None = No
     )
     found = resolved(plan)
     refuse_twice([analysis["name"] for analysis in found["analysis"]], f"{source} [[analysis]]")
-    for key in ("attack", "game", "defence"):
+    for key in ("attack", "defence"):
         refuse_twice(found[key], f"{source} [[{key}]]")
+    refuse_twice([to_dict(game) for game in games], f"{source} [[game]]")
     refuse_twice(plan.seeds, f"{source}: seeds")
     return replace(plan, resolved=found)
 
@@ -186,9 +197,30 @@ def merged(table: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any
     return result
 
 
-def chosen_games(tables: Sequence[Any], attacks: Sequence[Attack], source: str) -> tuple[Game, ...]:
-    """The games of [[game]]; the game of an attack without a table gets its defaults."""
-    games = [component("game", table, f"{source} [[game]] {i}") for i, table in enumerate(tables, 1)]
+def chosen_games(
+    tables: Sequence[Any], attacks: Sequence[Attack], everyone: Sequence[str], source: str
+) -> tuple[tuple[Game, ...], dict[str, tuple[str, ...]]]:
+    """The games of [[game]], and their adversaries where these are not `everyone`.
+
+    The game of an attack without a table gets its defaults.
+    """
+    games: list[Game] = []
+    players: dict[str, tuple[str, ...]] = {}
+    for i, table in enumerate(tables, 1):
+        where = f"{source} [[game]] {i}"
+        theirs = table.get("adversaries") if isinstance(table, Mapping) else None
+        games.append(component("game", _without(table, "adversaries"), where))
+        if theirs is None:
+            continue
+        name = games[-1].name
+        players[name] = convert(theirs, _NAMES, f"{where} adversaries")
+        for one in players[name]:
+            if one not in everyone:
+                raise PlanError(
+                    f"{where} adversaries: '{one}' is not in [audit] adversaries{did_you_mean(one, everyone)}"
+                )
+        if sum(game.name == name for game in games) > 1:
+            raise PlanError(f"{where} adversaries: '{name}' has several tables; only a game with one can have its own")
     played = {attack.game: attack.name for attack in attacks}
     for i, game in enumerate(games, 1):
         if game.name not in played:
@@ -199,7 +231,11 @@ def chosen_games(tables: Sequence[Any], attacks: Sequence[Attack], source: str) 
     for name, attack in played.items():
         if name not in given:
             games.append(component("game", {"name": name}, f"{source}: [[game]] '{name}', the game of '{attack}'"))
-    return tuple(games)
+    return tuple(games), players
+
+
+def _without(table: Any, key: str) -> Any:
+    return {k: v for k, v in table.items() if k != key} if isinstance(table, Mapping) else table
 
 
 def named(kind: registry.Kind, name: Any, where: str) -> Any:

@@ -44,6 +44,11 @@ def refuse_untrained(top: Mapping[str, Any], source: str) -> None:
                 f"{source} [federation] {key}: a recorded run has its own; here the table only says how a client "
                 f"trains ({', '.join(TRAINING)})"
             )
+    if isinstance(top["model"], Mapping) and "buffers" in top["model"]:
+        raise PlanError(
+            f"{source} [model] buffers: a recorded run ([trace]) holds the running statistics that its clients sent, "
+            "or none; remove the key"
+        )
     if "dataset" in top and "data" in top.get("prior", {}):
         raise PlanError(
             f"{source} [prior] data: the plan has a table [dataset], too; prior data comes from one of them"

@@ -43,9 +43,17 @@ def resolved(plan: Plan) -> dict[str, Any]:
         **what,
         "audit": to_dict(plan.audit),
         "attack": [to_dict(attack) for attack in plan.attacks],
-        "game": [to_dict(game) for game in plan.games],
+        "game": [
+            to_dict(game) | ({"adversaries": list(plan.players[game.name])} if game.name in plan.players else {})
+            for game in plan.games
+        ],
         "analysis": [to_dict(analysis) for analysis in plan.analyses],
         "defence": [[to_dict(defence) for defence in alternative] for alternative in plan.defences],
         "deployed": plan.deployed,
         "limits": dict(plan.limits),
+        **({"signoff": signoff} if (signoff := _given(plan)) else {}),
     }
+
+
+def _given(plan: Plan) -> dict[str, Any]:
+    return {key: value for key, value in to_dict(plan.signoff).items() if value is not None}

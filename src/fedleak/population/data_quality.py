@@ -57,10 +57,15 @@ def examine(users: Sequence[User], plan: PopulationPlan) -> Examined:
 
 def few(names: Sequence[UserId], plan: PopulationPlan, why: str) -> Finding:
     """Report users with too little data, or stop if the plan says so."""
-    text = f"{len(names)} user(s) with {why}: {_list(names)}"
+    text = f"{len(names)} user(s) with {why}"
     if plan.few == "stop":
-        raise DataError(f"{text}. Remove them from the data, lower min_examples, or set few = 'drop' in [population].")
-    return Finding(kind="few", count=len(names), action="drop", text=f"{text}; left out.")
+        raise DataError(
+            f"{text}: {_list(names)}. Remove them from the data, lower min_examples, or set few = 'drop' in "
+            "[population]."
+        )
+    return Finding(
+        kind="few", count=len(names), action="drop", text=f"{text}; left out.", users=[[str(name)] for name in names]
+    )
 
 
 def _list(names: Iterable[str]) -> str:
@@ -111,8 +116,9 @@ def _act_on_times(
     untimed = [user.id for user in users if len(user.examples) and not usable_times(user.examples)]
     if untimed:
         done = "left out" if plan.untimed == "drop" else "kept, and split in the order of the data"
-        text = f"{len(untimed)} user(s) without usable times (unknown, or mostly one day): {_list(untimed)}; {done}."
-        findings.append(Finding(kind="untimed", count=len(untimed), action=plan.untimed, text=text))
+        text = f"{len(untimed)} user(s) without usable times (unknown, or mostly one day); {done}."
+        users_named = [[str(user)] for user in untimed]
+        findings.append(Finding(kind="untimed", count=len(untimed), action=plan.untimed, text=text, users=users_named))
     without = frozenset(untimed)
     kept, rows = [], 0
     for user in users:
@@ -190,15 +196,15 @@ def _act_on_twins(
     found = twin_groups(users)
     if not found:
         return users, frozenset()
-    named = _list(" = ".join(users[i].id for i in group) for group in found)
     count = sum(len(group) for group in found)
     done = {
         "drop": "the user with the most examples in each group is kept",
         "merge": "each group is merged into one user",
         "keep": "all are kept, so an attack cannot tell them apart and a twin's prior holds the victim's data",
     }[plan.twins]
-    text = f"{count} users form {len(found)} group(s) that share most of their examples ({named}); {done}."
-    findings.append(Finding(kind="twins", count=len(found), action=plan.twins, text=text))
+    text = f"{count} users form {len(found)} group(s) that share most of their examples; {done}."
+    groups = [[str(users[i].id) for i in group] for group in found]
+    findings.append(Finding(kind="twins", count=len(found), action=plan.twins, text=text, users=groups))
     if plan.twins == "keep":
         return users, frozenset(users[i].id for group in found for i in group)
     instead: dict[int, User | None] = {}

@@ -6,6 +6,8 @@ import msgspec
 
 __all__ = ["Finding"]
 
+_MOST_NAMED = 8  # users or groups
+
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Something that the checks found, and what was done about it."""
@@ -13,4 +15,17 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     kind: str  # split, sizes, twins, copies, few, untimed, background, injected, missing, extreme, ignored
     count: int
     action: str  # merge, drop, keep, mean, indicator; of a split, its name
-    text: str
+    text: str  # names no user: results show users by their pseudonyms
+    users: list[list[str]] = []  # of whom it is about; twins are one group
+
+    def with_users(self) -> str:
+        """The text, and the users it is about.
+
+        >>> Finding(kind="twins", count=1, action="drop", text="2 users are one.", users=[["a", "b"]]).with_users()
+        '2 users are one. Users: a = b.'
+        """
+        if not self.users:
+            return self.text
+        more = len(self.users) - _MOST_NAMED
+        named = ", ".join(" = ".join(group) for group in self.users[:_MOST_NAMED])
+        return f"{self.text} Users: {named}{f' and {more} more' if more > 0 else ''}."

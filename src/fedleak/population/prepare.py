@@ -43,7 +43,7 @@ class Prepared:
     injected: Mapping[UserId, str] = field(
         default_factory=dict
     )  # records that the adversary injected into users' texts
-    # Some of the background, for an adversary to learn from: where there are traits, or it has no prior data.
+    # Some of the background, for an adversary to learn from: where there are traits, or one has no prior data.
     public: Examples | None = None
     shows: Mapping[str, npt.NDArray[np.int8]] = field(default_factory=dict)  # which of these show what
     bystanders: tuple[User, ...] = ()  # users of the data set who do not take part and are not twins of one who does
@@ -65,12 +65,19 @@ def salted_seed(prepared: Prepared, seed: int) -> int:
 
 
 def prepare(
-    dataset: Dataset, plan: PopulationPlan, seed: int, *, iid: bool = False, inject: InjectPlan | None = None
+    dataset: Dataset,
+    plan: PopulationPlan,
+    seed: int,
+    *,
+    iid: bool = False,
+    inject: InjectPlan | None = None,
+    auxiliary: bool = False,
 ) -> Prepared:
     """Load, check, sample and split a population; the same seed gives the same users and the same split.
 
     With `iid` all data is pooled and redistributed first: the control without user-specific data. With `inject` an
-    adversary has injected records into users' texts beforehand; everything else stays the same.
+    adversary has injected records into users' texts beforehand; everything else stays the same. With `auxiliary` some
+    users of the background are public as a whole, for an adversary that has no prior data and imitates clients.
     """
     population = dataset.load(seed)
     _check(population, plan)
@@ -99,10 +106,10 @@ def prepare(
     if background is not None:
         public_data.check(background, population, shares[0].private)
         background = public_data.without_users(background, shares, findings)
-    wanted = bool(population.traits) or plan.prior == "none"
+    auxiliary = auxiliary or plan.prior == "none"
     public = None
-    if background is not None and wanted:
-        public = public_data.sample(background, seed, whole_users=plan.prior == "none")
+    if background is not None and (auxiliary or population.traits):
+        public = public_data.sample(background, seed, whole_users=auxiliary)
     return Prepared(
         shares=shares,
         test=population.test if population.test is not None else drawn.test(),

@@ -141,7 +141,7 @@ class Draw:
 
     def _too_few(self, found: int) -> None:
         total = len(self.population.users)
-        reasons = " ".join(finding.text for finding in (*self.examined.findings, *self.findings))
+        reasons = " ".join(finding.with_users() for finding in (*self.examined.findings, *self.findings))
         asked = f"users = {self.plan.users}" if self.plan.users is not None else "an audit needs at least 2 users"
         if self.plan.disjoint:
             asked += f" and disjoint = true with seed {self.seed}"

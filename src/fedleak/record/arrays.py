@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +24,7 @@ _RUNNING = ("running_mean", "running_var")  # of BatchNorm, as torch calls them
 _UNNAMED = re.compile(r"array-\d+")  # arrays that a framework sends as a plain list
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ArrayLayout:
     """The layers of a recorded model, and where each array lies in them."""
 
@@ -59,8 +60,10 @@ class ArrayLayout:
         return tuple(layer.name for layer in self.layout if layer.name.endswith(BUFFERS))
 
     def empty(self) -> dict[str, FloatArray]:
-        """A model of zeros."""
-        return {layer.name: np.zeros(layer.size, np.float32) for layer in self.layout}
+        """A model of zeros, its layers one after another in one vector, so that a writer need not join them."""
+        ends = np.cumsum([layer.size for layer in self.layout])
+        flat = np.zeros(ends[-1], np.float32)
+        return {layer.name: flat[end - layer.size : end] for layer, end in zip(self.layout, ends.tolist(), strict=True)}
 
     def model(self, arrays: Arrays, before: Params | None = None) -> dict[str, FloatArray]:
         """The arrays of a model as flat layers; an error names an array that does not fit.
@@ -95,40 +98,42 @@ class ArrayLayout:
 
     def changes(
         self,
+        index: int,
         sent: Params,
         arrays: Arrays,
-        first: Sequence[int],
+        first: int,
         *,
         differences: bool,
         space: Callable[[int, int], FloatArray | None] | None = None,
-    ) -> Iterator[tuple[int, int, FloatArray]]:
-        """What a client changed, in blocks: layer, place in its flat vector, values, which the next block overwrites.
+    ) -> Iterator[tuple[int, FloatArray]]:
+        """What a client changed in one layer, in blocks: place in its flat vector, values, which the next overwrites.
 
         Of what it did not send it changed nothing. Blocks keep the values in the processor's cache from here to the
-        disk; `first` is how long the first block of each layer is. `space` may say where a block of a layer is to be.
+        disk; `first` is how long the first one is. `space` may say where a block of the layer is to be.
         """
-        flat = {name: arrays[name].reshape(-1) for name in self.spans if name in arrays}
-        for index, parts in enumerate(self._parts()):
-            layer, size = self.layout[index].name, parts[-1][2]
-            start, stop = 0, min(first[index], size)
-            while start < size:
-                lent = None if space is None else space(index, stop - start)
-                block = self.buffer[: stop - start] if lent is None else lent
-                for name, begin, end in parts:
-                    low, high = max(begin, start), min(end, stop)
-                    if low < high:
-                        out = block[low - start : high - start]
-                        if name not in flat:
-                            out.fill(0)
-                        elif differences:
-                            out[:] = flat[name][low - begin : high - begin]
-                        else:
-                            values = flat[name][low - begin : high - begin]
-                            np.subtract(values, sent[layer][low:high], out=out, casting="same_kind")
-                yield index, start, block
-                start, stop = stop, min(stop + BLOCK, size)
+        parts, model = self.parts[index], sent[self.layout[index].name]
+        flat = {name: arrays[name].reshape(-1) for name, _, _ in parts if name in arrays}
+        size = parts[-1][2]
+        start, stop = 0, min(first, size)
+        while start < size:
+            lent = None if space is None else space(index, stop - start)
+            block = self.buffer[: stop - start] if lent is None else lent
+            for name, begin, end in parts:
+                low, high = max(begin, start), min(end, stop)
+                if low < high:
+                    out = block[low - start : high - start]
+                    if name not in flat:
+                        out.fill(0)
+                    elif differences:
+                        out[:] = flat[name][low - begin : high - begin]
+                    else:
+                        values = flat[name][low - begin : high - begin]
+                        np.subtract(values, model[low:high], out=out, casting="same_kind")
+            yield start, block
+            start, stop = stop, min(stop + BLOCK, size)
 
-    def _parts(self) -> list[list[tuple[str, int, int]]]:
+    @functools.cached_property
+    def parts(self) -> list[list[tuple[str, int, int]]]:
         """For each layer its arrays: name, and where they begin and end in its flat vector."""
         found: dict[str, list[tuple[str, int, int]]] = {layer.name: [] for layer in self.layout}
         for name, (layer, span, _) in self.spans.items():

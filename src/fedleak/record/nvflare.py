@@ -3,8 +3,8 @@
     job.to_server(FedleakRecorder("/srv/fedleak-run"), id="fedleak")
 
 or, in `config_fed_server.json`, an entry of `components` with the path `fedleak.record.nvflare.FedleakRecorder`.
-Fedleak must be installed on the server; clients need nothing. A site that builds only listed components must have
-this path in the `class_allow_list` of its server's `resources.json`.
+Fedleak must be installed on the server; clients need nothing. A job without code of its own is built from listed
+components only: then this path must be in the `class_allow_list` of the server's `resources.json`.
 
 Workflows that send a model to clients and aggregate their results are recorded (FedAvg, ScatterAndGather, and
 controllers that derive from ModelController). What arrives is what the client's filters let through, and what the

@@ -88,6 +88,12 @@ def owners_of(recording: Recording, owners: str, told: Mapping[str, Any] | None 
             "the columns client and user"
         )
     named = {client: recording.name(client) for client in clients}
+    if clients and not any(client in recording.known for client in clients):
+        raise TraceError(
+            f"{recording.folder / 'key'} is the key of another run: it knows none of the {len(clients)} clients of "
+            f"this one (first: '{clients[0]}'); put back the key that was recorded with it, or give a CSV file with "
+            "the columns client and user"
+        )
     return Owners(
         users={client: UserId(name) for client, name in named.items() if name is not None},
         unclaimed=tuple(client for client, name in named.items() if name is None),

@@ -46,7 +46,13 @@ class Recording:
                 f"{folder} is not a recorded run: it has no trace/header.json. A recorder writes it once the first "
                 f"round is over{hint}"
             )
+        closed = Closed.load(folder / "trace")  # before the trace, which may grow while the run goes on
         trace = Trace.open(folder / "trace")
+        if closed is not None and trace.rounds < closed.rounds:
+            raise TraceError(
+                f"{folder / 'trace' / LOG} is truncated: the recording was closed after {closed.rounds} rounds, and "
+                f"the log has {trace.rounds}; restore it from a copy"
+            )
         state = RecorderState.load(folder) if (folder / "recorder.json").exists() else None
         known = {one.client: one for one in read_key(folder / "key")} if (folder / "key" / CLIENTS).exists() else {}
         salt = read_whole(folder / "key" / SALT).strip() if (folder / "key" / SALT).exists() else b""

@@ -49,21 +49,25 @@ def add_up(
     shares: Sequence[int],
     rows: UpdateRows | None,
 ) -> dict[str, FloatArray]:
-    """Add updates up, each times its share, and write them."""
+    """Add updates up, each times its share, and write them.
+
+    Layer by layer: the model and the sum of a layer stay in the processor's cache from one client to the next.
+    """
     total = arrays.empty()
-    sums = [total[layer.name] for layer in arrays.layout]
-    for at in kept:
-        first = [BLOCK if rows is None else rows.room(layer) for layer in range(len(sums))]
-        reply, space = replies[at], None if rows is None else rows.space
-        for layer, place, block in arrays.changes(
-            start, reply.arrays, first, differences=reply.differences, space=space
-        ):
-            for low in range(0, len(block), _ALONE):
-                saxpy(block, sums[layer], min(_ALONE, len(block) - low), float(shares[at]), low, 1, place + low, 1)
-            if rows is not None:
-                rows.write(layer, block)
-        if rows is not None:
-            rows.end()
+    space = None if rows is None else rows.space
+    for index, layer in enumerate(arrays.layout):
+        summed = total[layer.name]
+        for at in kept:
+            reply, share = replies[at], float(shares[at])
+            first = BLOCK if rows is None else rows.room(index)
+            changes = arrays.changes(index, start, reply.arrays, first, differences=reply.differences, space=space)
+            for place, block in changes:
+                for low in range(0, len(block), _ALONE):
+                    saxpy(block, summed, min(_ALONE, len(block) - low), share, low, 1, place + low, 1)
+                if rows is not None:
+                    rows.write(index, block)
+    if rows is not None:
+        rows.end(len(kept))
     return total
 
 
@@ -74,9 +78,11 @@ def is_finite(values: FloatArray) -> bool:
 
 def finite_update(arrays: ArrayLayout, reply: Reply, start: Params) -> bool:
     """Whether every value of one update is finite."""
-    first = [BLOCK] * len(arrays.layout)
-    blocks = arrays.changes(start, reply.arrays, first, differences=reply.differences)
-    return all(is_finite(block) for _, _, block in blocks)
+    return all(
+        is_finite(block)
+        for index in range(len(arrays.layout))
+        for _, block in arrays.changes(index, start, reply.arrays, BLOCK, differences=reply.differences)
+    )
 
 
 def all_alike(arrays: ArrayLayout, replies: Sequence[Reply], start: Params) -> bool:

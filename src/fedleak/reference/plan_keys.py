@@ -10,6 +10,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from msgspec import Meta
 
 from fedleak import registry
+from fedleak.plan.meaning import meaning
 from fedleak.plan.plan import (
     AuditPlan,
     FederationPlan,
@@ -23,6 +24,7 @@ from fedleak.plan.plan import (
     TracePlan,
     TruthPlan,
 )
+from fedleak.plan.signoff_table import SignoffPlan
 
 __all__ = ["plan_keys"]
 
@@ -60,6 +62,7 @@ _TABLES = (
     ("proxy", ProxyPlan),
     ("record", RecordPlan),
     ("audit", AuditPlan),
+    ("signoff", SignoffPlan),
 )
 _KINDS: tuple[tuple[str, registry.Kind, str], ...] = (
     (
@@ -74,7 +77,9 @@ _KINDS: tuple[tuple[str, registry.Kind, str], ...] = (
         "[[game]]",
         "game",
         "Any number; the settings of the attacks' games. Every attack runs on each table of its game, or on the game "
-        "with its defaults if there is none.",
+        "with its defaults if there is none. All games of a plan are asked of the same trained federations "
+        "([which games can share one](../decisions/0020-games-share-a-federation.md)). `adversaries = [...]` in a "
+        "table gives its game to some of the adversaries in `[audit]` only.",
     ),
     (
         "[[analysis]]",
@@ -137,20 +142,6 @@ def toml(value: Any) -> str:
     if isinstance(value, tuple):
         return "[" + ", ".join(map(toml, value)) + "]"
     return f'"{value}"' if isinstance(value, str) else str(value)
-
-
-def metas(kind: Any) -> Iterator[Meta]:
-    """Every annotation inside a type."""
-    for meta in getattr(kind, "__metadata__", ()):
-        if isinstance(meta, Meta):
-            yield meta
-    for inner in get_args(kind):
-        yield from metas(inner)
-
-
-def meaning(kind: Any) -> str:
-    """What the field's description says."""
-    return next((meta.description for meta in metas(kind) if meta.description), "")
 
 
 def described_keys(kind: Any) -> str:

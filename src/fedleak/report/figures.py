@@ -107,15 +107,15 @@ def confusion(name: str, detail: Detail) -> Markup | None:
     users = [printable(user) for user in detail.confusion_users]
     if not users:
         return None
-    left, top = 100.0, 88.0
-    cell = min((WIDTH - 64 - left) / len(users), 28.0)  # the last slanted name needs room too
+    left, top = 112.0, 104.0
+    cell = min((WIDTH - 84 - left) / len(users), 28.0)  # the last slanted name needs room too
     parts: list[str] = [el("text", "true sender", x=0.0, y=top - 8, class_="axis")]
     for row, (user, shares) in enumerate(zip(users, detail.confusion, strict=True)):
         middle = top + cell * (row + 0.5) + 4
-        parts.append(el("text", shorten(user, 11), x=left - 6, y=middle, class_="tick", text_anchor="end"))
+        parts.append(el("text", shorten(user, 13), x=left - 6, y=middle, class_="tick", text_anchor="end"))
         at = left + cell * (row + 0.5) + 4
         turn = f"rotate(-50 {at:.2f} {top - 6:.2f})"
-        parts.append(el("text", shorten(user, 11), x=at, y=top - 6, class_="tick", transform=turn))
+        parts.append(el("text", shorten(user, 13), x=at, y=top - 6, class_="tick", transform=turn))
         for column, share in enumerate(shares):
             place = {"x": left + cell * column, "y": top + cell * row}
             note = el("title", f"{user} predicted as {users[column]}: {share:.0%}")

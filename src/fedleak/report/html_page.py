@@ -18,7 +18,7 @@ from fedleak.report.section import sections
 from fedleak.results.audit import Audit
 from fedleak.trace.files import private_folder, write_atomic
 
-__all__ = ["write", "render"]
+__all__ = ["write", "render", "templates"]
 
 _MOST_RECORDS = 40  # users in the table of secrets
 
@@ -34,7 +34,7 @@ def write(audit: Audit, path: Path) -> Path:
 
 def render(audit: Audit) -> str:
     """Render the page; the same audit always gives the same text."""
-    environment = _environment()
+    environment = templates()
     shown, unit = [], next((game.unit for game in audit.games.values()), "user")
     for section in sections():
         context = section.context(audit)
@@ -50,7 +50,8 @@ def render(audit: Audit) -> str:
 
 
 @cache
-def _environment() -> jinja2.Environment:
+def templates() -> jinja2.Environment:
+    """The templates of every page: they escape all that they are given, and know how numbers are written."""
     environment = jinja2.Environment(
         loader=jinja2.ChoiceLoader([jinja2.PackageLoader("fedleak.report"), jinja2.FunctionLoader(_beside_its_class)]),
         autoescape=True,

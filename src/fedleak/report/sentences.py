@@ -54,7 +54,18 @@ def exact(scene: GameSummary) -> str:
             else "its interval does not account for that"
         )
         parts.append(f"Picked as the strongest of {many} attacks; {holds}.")
-    return " ".join([*parts, seeds(best)]).strip()
+    return " ".join(filter(None, [*parts, seeds(best), _other_number(scene, best)]))
+
+
+def _other_number(scene: GameSummary, best: Score) -> str:
+    """Why the verdict's number and chance are others than those of the sentence for everybody."""
+    if not best.number or best.number in (percent(best.value), format_value(best.value)):
+        return ""
+    name = scene.metric_info(scene.metric).short
+    return (
+        f"The verdict is about {name}, which is not the {best.number} above: its chance level is the same {name} with "
+        "the identities permuted."
+    )
 
 
 def seeds(score: Score) -> str:

@@ -5,12 +5,13 @@ The terminal and the page say the same because both take their text from here.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fedleak.core import counted
 from fedleak.report.formatting import PLAIN, RECORDED, format_value, interval, picked_interval, run_label
 from fedleak.report.metrics import metric_info, metric_title
-from fedleak.results.audit import Audit, GameInfo, MetricInfo, Score, Threat, Utility
+from fedleak.results.audit import Audit, GameInfo, MetricInfo, Score, Threat, Untested, Utility
 from fedleak.results.detail import Detail
 from fedleak.score.strongest import any_leaks, leaks, strongest
 
@@ -26,6 +27,7 @@ __all__ = [
     "compared",
     "failed",
     "over_limit",
+    "untested_groups",
 ]
 
 
@@ -255,3 +257,11 @@ def over_limit(audit: Audit) -> list[str]:
         "but the interval begins at " + ", ".join(f"{format_value(score.low)} ({score.attack})" for score in over)
         for (run, adversary, game, metric, limit), over in lines.items()
     ]
+
+
+def untested_groups(items: Sequence[Untested]) -> list[tuple[str, list[Untested]]]:
+    """What was not tested, by what it would take."""
+    groups: dict[str, list[Untested]] = {}
+    for item in items:
+        groups.setdefault(item.needs, []).append(item)
+    return list(groups.items())

@@ -7,7 +7,7 @@ from fedleak.report.formatting import epsilon, format_value, run_label
 from fedleak.results.defence_results import Effect, Promise, Setting, Tradeoff
 from fedleak.results.detail import Figure, Series
 
-__all__ = ["COLUMNS", "unclear", "figure", "rows", "note", "changes", "promise"]
+__all__ = ["COLUMNS", "NOTES", "unclear", "figure", "rows", "note", "changes", "promise"]
 
 COLUMNS = (
     "defence",
@@ -22,6 +22,18 @@ COLUMNS = (
     "epsilon",
     "best",
 )
+
+
+NOTES = {  # below a column's head, where it stands
+    "advantage": "0: chance, 1: always right",
+    "up to": "highest upper bound of all attacks",
+    "utility kept": "of the gain over a constant",
+    "equal steps": "utility kept after as many local steps as without a defence",
+    "steps": "of a client, against no defence",
+    "time": "of a client, against no defence",
+    "epsilon": "stated for the whole run",
+    "best": "nothing keeps more and leaks less",
+}
 
 
 def unclear(weighed: Tradeoff) -> bool:
@@ -85,9 +97,13 @@ def rows(weighed: Tradeoff) -> list[tuple[str, ...]]:
 def note(weighed: Tradeoff) -> str:
     """What the units of the table are, for the terminal."""
     worse = any(one.kept is not None and one.kept < 0 for one in weighed.settings)
+    longer = any(one.matched is not None for one in weighed.settings)
     return (
         f"Advantage: 0 at chance ({format_value(weighed.chance)}, for all rows), 1 for the highest possible score. "
-        "Utility kept: share of the gain over a constant prediction" + ("; below 0%: worse than one." if worse else ".")
+        "Up to: the highest upper confidence bound of all attacks. "
+        "Utility kept: share of the gain over a constant prediction"
+        + ("; below 0%: worse than one." if worse else ".")
+        + (" Equal steps: after as many local steps as without a defence." if longer else "")
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from fedleak.population.data_quality import Finding
+from fedleak.results.criteria import Criterion, Phase
 from fedleak.results.defence_results import Effect, Failure, Promised, Tradeoff
 from fedleak.results.detail import Detail, Figure
 
@@ -29,7 +30,7 @@ __all__ = [
     "Audit",
 ]
 
-SCHEMA = 3
+SCHEMA = 4
 
 
 class Utility(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,6 +113,8 @@ class GameInfo(msgspec.Struct, frozen=True, kw_only=True):
     metrics: list[MetricInfo] = []  # the headline metric first
     multiples: bool = True  # whether multiples of chance say something
     legend: str = ""  # what the heads of its columns mean
+    criteria: list[Criterion] | None = None  # of regulators, which its question is about; none: not mapped
+    prior: bool | None = None  # whether the adversary needs prior data for it; None: it may have some
 
 
 class GameFigure(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,6 +145,7 @@ class Threat(msgspec.Struct, frozen=True, kw_only=True):
     sees: list[str]
     cannot_see: list[str]
     capabilities: list[str]
+    attacks_on: Phase | None = None  # what clients send during training, or the shared model
 
 
 class Untested(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,6 +153,7 @@ class Untested(msgspec.Struct, frozen=True, kw_only=True):
 
     what: str
     why: str
+    needs: str = ""  # what testing it would take; the report groups by it
 
 
 class NotRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,6 +177,7 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     threats: list[Threat]
     attacks: dict[str, str]  # name -> one sentence on how it works
     isolation: dict[str, str] = {}  # name -> what confined its process, in every run; a sentence where nothing did
+    attack_seconds: dict[str, float] = {}  # name -> computing time on one undefended run, the longest of all seeds
     games: dict[str, GameInfo] = {}  # by name, with settings where the plan has one twice
     defences: dict[str, str]  # name -> one sentence on what it does
     warnings: list[str] = []  # what must be read before any verdict: a control that is off, a split that misleads
@@ -188,4 +194,7 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     plan: str  # the plan file as it was run
     resolved: dict[str, Any]  # the same with every default filled in
     environment: dict[str, str]  # versions, machine, seconds
+    versions: dict[str, str] = {}  # SHA-256 of the data, the plan, its settings and the code
+    named: bool = False  # users have their names, not pseudonyms; never in results.json
+    settings: dict[str, dict[str, str]] = {}  # defence -> setting -> what it means
     schema: int = SCHEMA

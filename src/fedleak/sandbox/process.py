@@ -8,7 +8,6 @@ import multiprocessing
 import os
 import shutil
 import signal
-import sys
 import tempfile
 import threading
 from collections.abc import Callable, Collection, Iterator
@@ -23,11 +22,12 @@ import numpy as np
 from fedleak import errors, registry
 from fedleak.attacks.attack import Attack
 from fedleak.core import UserId
-from fedleak.errors import AttackError, FedleakError
+from fedleak.errors import AttackError, AttackStopped, FedleakError
 from fedleak.games.game import Predictions, Questions
 from fedleak.sandbox import encode
-from fedleak.sandbox.confined import RESULT, SCRATCH, VIEW, AttackJob, installation
+from fedleak.sandbox.confined import RESULT, SCRATCH, VIEW, AttackJob
 from fedleak.sandbox.fork_server import fork_server, without_main
+from fedleak.sandbox.own_code import installation, loaded_code
 from fedleak.sandbox.zygote import FROM_ZYGOTE, fork_zygote, request, serve
 from fedleak.trace.files import private_folder
 from fedleak.trace.prior import Prior
@@ -65,6 +65,7 @@ class Isolated:
     predictions: Predictions
     confined: str  # by which features of the system; empty: it had a process of its own, but could read files
     seconds: float  # of computing
+    memory: int = 0  # bytes that its process held at most
 
 
 class _Zygote:
@@ -134,10 +135,10 @@ def attack_in_process(
         job = AttackJob(
             folder=str(folder), modules=modules, packages=packages, memory=budget.memory, minutes=budget.minutes
         )
-        confined, seconds = _converse(attack.name, job, budget, progress)
+        confined, seconds, memory = _converse(attack.name, job, budget, progress)
         if any(folder.is_relative_to(place) for place in installation()):
             confined = ""  # the audit lies among the code that every process may read
-        return Isolated(_read(folder / SCRATCH / RESULT, attack.name), confined, seconds)
+        return Isolated(_read(folder / SCRATCH / RESULT, attack.name), confined, seconds, memory)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -175,20 +176,14 @@ def _import_own(view: View) -> None:
 
 def _code(*objects: Any) -> tuple[dict[str, str], tuple[str, ...]]:
     """Code outside the installation: every module that this process has loaded, and the objects' whole packages."""
-    files = {
-        name: str(module.__file__)
-        for name, module in list(sys.modules.items())
-        if name != "__main__" and str(getattr(module, "__file__", None) or "").endswith(".py")
-    }
-    installed = [str(place) for place in installation()]
-    own = {name: file for name, file in files.items() if not file.startswith(tuple(installed))}
+    own = loaded_code()
     tops = {type(one).__module__.partition(".")[0] for one in objects}
     packages = [file for name, file in own.items() if name in tops and file.endswith("__init__.py")]
     return own, tuple(str(Path(file).parent) for file in packages)
 
 
-def _converse(attack: str, job: AttackJob, budget: Budget, progress: Callable[[float], None]) -> tuple[str, float]:
-    """Send the job to the zygote and listen; returns by what the process was confined, and how long it computed."""
+def _converse(attack: str, job: AttackJob, budget: Budget, progress: Callable[[float], None]) -> tuple[str, float, int]:
+    """Send the job to the zygote and listen; returns by what the process was confined, and what it used."""
     confined: str | None = None
     error, finished, rest = None, False, b""
     with _lock, _ready() as connection:
@@ -201,7 +196,7 @@ def _converse(attack: str, job: AttackJob, budget: Budget, progress: Callable[[f
             if received.startswith(FROM_ZYGOTE):
                 ended = _parse(received[1:])
                 _require(attack, ended, error, finished, budget)
-                return confined or "", float(ended["seconds"])
+                return confined or "", float(ended["seconds"]), int(ended["memory"])
             *lines, rest = (rest + received[1:])[-_LONGEST:].split(b"\n")
             for said in map(_parse, lines):
                 if confined is None:  # the first message, before any code of the attack's is run
@@ -238,7 +233,7 @@ def _require(attack: str, ended: dict[str, Any], error: dict[str, Any] | None, f
         known = getattr(errors, kind, AttackError)
         raise (known if isinstance(known, type) and issubclass(known, FedleakError) else AttackError)(text)
     if ended.get("late") or ended["exit"] == -signal.SIGXCPU:
-        raise AttackError(
+        raise AttackStopped(
             f"attack '{attack}' was stopped after {budget.minutes:g} minutes of computing; raise minutes ([audit] in "
             "the plan)"
         )

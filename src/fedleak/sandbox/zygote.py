@@ -13,6 +13,7 @@ import json
 import os
 import selectors
 import signal
+import sys
 import time
 from dataclasses import asdict
 from multiprocessing.connection import Connection
@@ -81,6 +82,7 @@ def _serve_one(job: AttackJob, connection: Connection) -> None:
         "exit": os.waitstatus_to_exitcode(status),
         "late": ended == "late",
         "seconds": used.ru_utime + used.ru_stime,
+        "memory": used.ru_maxrss * (1 if sys.platform == "darwin" else 1024),
     }
     connection.send_bytes(FROM_ZYGOTE + message(said))
 

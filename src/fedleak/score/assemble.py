@@ -14,6 +14,7 @@ import msgspec
 
 from fedleak.core import Capability, Observation, in_unit
 from fedleak.games.game import Game
+from fedleak.plan.meaning import meanings
 from fedleak.plan.plan import Plan
 from fedleak.plan.recorded_run import possible_controls
 from fedleak.results.audit import Audit, GameFigure, GameInfo, NotRun, Score, Threat, Utility
@@ -21,11 +22,14 @@ from fedleak.results.defence_results import Effect, Promise, Promised
 from fedleak.results.detail import Detail
 from fedleak.score.about import federation_facts, population_facts
 from fedleak.score.controls import warnings
+from fedleak.score.hidden import hidden_users, under_pseudonyms
 from fedleak.score.labels import described, label, settings_key
 from fedleak.score.score import AttackResult, Measured, measure_all, scores_of
 from fedleak.score.tradeoff import Price, tradeoffs
 from fedleak.score.untested import missing_strongest, too_little, untested
 from fedleak.score.users import tail_of
+from fedleak.score.versions import versions
+from fedleak.trace.pseudonyms import Pseudonyms
 from fedleak.trace.run_facts import RunFacts
 from fedleak.views.adversaries import Adversary
 from fedleak.views.adversaries import describe as describe
@@ -44,10 +48,12 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     played: Mapping[str, list[AttackResult]]  # settings_key of the attack, its game and the adversary -> one per seed
 
 
-def assemble(plan: Plan, runs: Sequence[RunResult], seconds: float, effects: Sequence[Effect] = ()) -> Audit:
-    """Score everything that was run; the first run is the undefended one."""
+def assemble(
+    plan: Plan, runs: Sequence[RunResult], seconds: float, effects: Sequence[Effect] = (), *, names: Pseudonyms
+) -> Audit:
+    """Score everything that was run; the first run is the undefended one. Users appear by their pseudonyms."""
     base = runs[0]
-    scores, details = scored(plan, runs)
+    scores, details = scored(plan, runs, names)
     first = base.facts[0]
     games = {label(game, plan.games): about(game, plan, first.silos) for game in plan.games}
     missing = missing_strongest(plan)
@@ -58,7 +64,7 @@ def assemble(plan: Plan, runs: Sequence[RunResult], seconds: float, effects: Seq
         source=first.source,
         population=population_facts(plan, first),
         federation=federation_facts(plan, base),
-        findings=list(first.findings),
+        findings=[hidden_users(finding, names) for finding in first.findings],
         threats=[threat(adversary) for adversary in plan.adversaries],
         attacks={label(attack, plan.attacks): attack.summary for attack in plan.attacks},
         games=games,
@@ -77,14 +83,16 @@ def assemble(plan: Plan, runs: Sequence[RunResult], seconds: float, effects: Seq
         if plan.trace is None
         else [],
         not_run=[NotRun(adversary=who, game=game, attack=attack) for (who, game), attack in missing.items()],
-        untested=[*untested(plan), *too_little(plan, runs)],
+        untested=[*untested(plan, first), *too_little(plan, runs)],
         plan=plan.text,
         resolved=dict(plan.resolved),
         environment=environment(seconds),
+        versions=versions(plan, base.facts),
+        settings={d.name: meanings(type(d)) for run in runs for d in run.defences},
     )
 
 
-def scored(plan: Plan, runs: Sequence[RunResult]) -> tuple[list[Score], list[Detail]]:
+def scored(plan: Plan, runs: Sequence[RunResult], names: Pseudonyms) -> tuple[list[Score], list[Detail]]:
     """Scores and details of every attack on every run; an attack that was not run on every seed yet is left out."""
     scores: list[Score] = []
     details: list[Detail] = []
@@ -99,7 +107,8 @@ def scored(plan: Plan, runs: Sequence[RunResult]) -> tuple[list[Score], list[Det
         found = scores_of(one.measured, one.game, plan.audit.level, seeds, tried[one.question], **labels)
         scores += [limited(score, plan.limits.get(one.game.name, {}), one.run) for score in found.values()]
         null = next(iter(one.measured.values())).null
-        parts = msgspec.structs.asdict(one.game.detail(one.played, found))
+        hidden = [under_pseudonyms(each, names, plan.truth.unit) for each in one.played]
+        parts = msgspec.structs.asdict(one.game.detail(hidden, found))
         tail = tail_of(plan, one.played, one.game, one.adversary)
         details.append(Detail(**one.labels, **parts, null=[float(value) for value in null], user_tail=tail))
     return scores, details
@@ -155,13 +164,18 @@ def about(game: Game, plan: Plan | None = None, silos: int = 0) -> GameInfo:
     unit = "user" if plan is None else plan.truth.unit
     behind = bool(silos) and unit == "user" and game.behind_question
     pooled = "A client stands for all users behind it." if silos and unit == "client" else ""
+    hides = game.needs_prior is False and plan is not None and plan.trace is None and plan.population.prior != "none"
+    shared = "The adversary has no prior data here: shadow clients are neither asked about nor shown." if hides else ""
+    asked = behind or in_unit(game.summary, unit)
     return GameInfo(
-        question=" ".join(filter(None, (behind or in_unit(game.summary, unit), in_unit(game.note, unit), pooled))),
+        question=" ".join(filter(None, (asked, in_unit(game.note, unit), pooled, shared))),
         unit=unit,
         controls=list(game.controls if plan is None or plan.trace is None else possible_controls(game)),
         metrics=[metric.info for metric in game.metrics],
         multiples=game.multiples,
         legend=game.legend,
+        criteria=list(getattr(game, "criteria", ())),
+        prior=game.needs_prior,
     )
 
 
@@ -258,7 +272,11 @@ def threat(adversary: Adversary) -> Threat:
         sees=[describe(observation) for observation in Observation if observation in adversary.observations],
         cannot_see=[describe(observation) for observation in Observation if observation not in adversary.observations],
         capabilities=[describe(power) for power in Capability if power in adversary.capabilities],
+        attacks_on="model updates" if adversary.observations & _SENT else "trained model",
     )
+
+
+_SENT = Observation.UPDATES | Observation.AGGREGATE
 
 
 def environment(seconds: float) -> dict[str, str]:

@@ -66,7 +66,8 @@ class Trace:
         header = Header.load(folder)
         log = Log.read(folder, header.tables())
         if log.rounds < 0:
-            raise TraceError(f"{folder} holds no rounds yet; run `fedleak train` on its plan")
+            way = "run `fedleak train` on its plan" if header.rounds is not None else "its server was stopped too early"
+            raise TraceError(f"{folder} holds no finished round; {way}")
         if header.rounds is None and (only is None or "client" in only) and log.notes[-1]:
             header = _with_late_clients(Trace(folder, header, log, None))
         if only is None:

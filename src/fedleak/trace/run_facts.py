@@ -44,6 +44,10 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     origin: dict[str, str] = {}  # what another framework trained it; empty: Fedleak
     dropped: int  # updates left out because they were not finite
     findings: list[Finding]
+    data: str = ""  # SHA-256 of the users' data
+    task: str = ""  # what the model learns
+    # What the data has besides examples: attributes, traits, images, records, background; None: an older run
+    offers: list[str] | None = None
 
     def save(self, folder: Path) -> None:
         """Write it last: it marks the run in this folder as trained."""

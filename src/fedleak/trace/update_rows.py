@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from fedleak.trace.direct_io import LONG, PAGE, STAGE, write_at
 if TYPE_CHECKING:
     from fedleak.trace.writer import TraceWriter
 
-__all__ = ["BLOCK", "UpdateRows", "raw_bytes", "cannot_write"]
+__all__ = ["BLOCK", "UpdateRows", "raw_bytes", "joined_in_memory", "cannot_write"]
 
 # Values that are taken at a time from an update to the disk: they stay in the processor's cache meanwhile.
 BLOCK = 1 << 16
@@ -26,7 +27,7 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class UpdateRows:
-    """The updates of a round that is not complete yet, written as they come.
+    """The updates of a round that is not complete yet, written as they come: by client, or by layer and then by client.
 
     A recorder beside somebody else's server must neither hold all clients' updates in memory nor read each of them
     more than once. Until the round is appended no line of the log covers them, so they do not count.
@@ -133,17 +134,18 @@ class UpdateRows:
         writer._roll_back()
         return cannot_write(writer.folder, writer._at.round + 1, sum(table.row for table in self._tables), error)
 
-    def end(self) -> None:
-        """End the row; every layer must be complete."""
+    def end(self, count: int = 1) -> None:
+        """End so many rows; every layer must be complete."""
         for layer, table in enumerate(self._tables):
-            complete = self._starts[layer] + (self.count + 1) * table.row
+            complete = self._starts[layer] + (self.count + count) * table.row
             if table.name in self._writer._holes:  # zeros take no space
-                self._sums[layer].update(self._zeros.setdefault(layer, np.zeros(table.row, np.uint8)))
+                for _ in range(count):
+                    self._sums[layer].update(self._zeros.setdefault(layer, np.zeros(table.row, np.uint8)))
                 os.ftruncate(self._writer._files[table.name], complete)
                 self._places[layer] = complete
             if self._places[layer] != complete:
-                raise ValueError(f"an update of layer '{self._writer._layers[layer][0]}' is not {table.row} bytes long")
-        self.count += 1
+                raise ValueError(f"updates of layer '{self._writer._layers[layer][0]}' are not {table.row} bytes long")
+        self.count += count
 
     def restart(self) -> None:
         """Forget everything that was written."""
@@ -167,6 +169,19 @@ class UpdateRows:
 def raw_bytes(values: npt.NDArray[Any]) -> Bytes:
     """The bytes of an array."""
     return np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+
+
+def joined_in_memory(parts: Sequence[npt.NDArray[np.float32]]) -> npt.NDArray[np.float32] | None:
+    """The vector that these parts are views of, if they make it up from its first value to its last, in this order."""
+    whole = parts[0].base
+    if not isinstance(whole, np.ndarray) or whole.ndim != 1 or whole.dtype != parts[0].dtype or whole.strides != (4,):
+        return None
+    place = whole.ctypes.data
+    for part in parts:
+        if part.base is not whole or part.strides != (4,) or part.ctypes.data != place:
+            return None
+        place += part.nbytes
+    return whole if place == whole.ctypes.data + whole.nbytes else None
 
 
 def cannot_write(folder: Path, number: int, needed: int, error: OSError) -> TraceError:

@@ -21,10 +21,11 @@ from fedleak.trace.checksum import Bytes, checksum
 from fedleak.trace.closed import Closed
 from fedleak.trace.direct_io import Staging, write_at
 from fedleak.trace.files import open_regular, private_folder
+from fedleak.trace.half import has_infinities, to_half
 from fedleak.trace.header import Header, TraceTable
 from fedleak.trace.log import LOG, Commit, Log
 from fedleak.trace.reader import Dropped, Joined, Trace
-from fedleak.trace.update_rows import UpdateRows, cannot_write, raw_bytes
+from fedleak.trace.update_rows import UpdateRows, cannot_write, joined_in_memory, raw_bytes
 
 if TYPE_CHECKING:
     from fedleak.federation.federation import Round
@@ -174,7 +175,9 @@ class TraceWriter:
         for (name, size), part in zip(self._layers, parts, strict=True):
             if part.shape != (size,):
                 raise ValueError(f"layer '{name}' has shape {part.shape}, not ({size},)")
-        return np.concatenate(parts)
+        # A recorder never changes a model that it handed over; an engine may.
+        whole = joined_in_memory(parts) if self.header.rounds is None else None
+        return np.concatenate(parts) if whole is None else whole
 
     def _updates(self, record: Round, layer: str, size: int) -> npt.NDArray[Any]:
         rows = np.asarray(record.updates[layer])
@@ -185,9 +188,8 @@ class TraceWriter:
     def _stored(self, rows: npt.NDArray[Any], number: int, layer: str) -> npt.NDArray[Any]:
         if self.header.dtype == "float32":
             return rows.astype("<f4", copy=False)
-        with np.errstate(over="ignore"):
-            half = rows.astype("<f2")
-        if np.isinf(half).any() and not np.isinf(rows).any():
+        half = to_half(rows)
+        if has_infinities(half) and np.isinf(half).any() and not np.isinf(rows).any():
             where = "as a parameter of the recorder" if self.header.rounds is None else "in the plan's [record]"
             raise TraceError(
                 f"round {number}: an update of layer '{layer}' reaches {np.abs(rows).max():.3g}, more than float16 can "

@@ -13,6 +13,8 @@ import pytest
 
 pytestmark = pytest.mark.integration
 pytest.importorskip("flwr")
+import flwr.clientapp.mod
+import flwr.serverapp.strategy
 from flower_local import LocalGrid, examples_of, opened, step, who
 from flwr.app import Context, Message, RecordDict
 from flwr.client.mod import secaggplus_mod
@@ -149,6 +151,15 @@ def test_under_secure_aggregation_only_sums_are_recorded(tmp_path: Path, order: 
     mean = np.average([step(p, "array-000", START[0]) for p in partitions], axis=0, weights=sizes)
     np.testing.assert_allclose(trace.aggregate(1)["array-000"], mean.reshape(-1), atol=1e-4)
     assert {known.partition for known in read_key(tmp_path / "run" / "key")} == {"0", "1", "2", "3"}
+
+
+def test_flower_has_secure_aggregation_for_older_strategies_only() -> None:
+    """As the documentation says; a version of Flower that offers more must be recorded, too."""
+    offered = [*flwr.serverapp.strategy.__all__, *flwr.clientapp.mod.__all__]
+    assert not [name for name in offered if "sec" in name.lower()]
+    context = Context(run_id=1, node_id=1, node_config={}, state=RecordDict(), run_config={})
+    with pytest.raises(TypeError, match="LegacyContext"):
+        secure_aggregation()(LocalGrid(app()), context)
 
 
 def test_a_round_that_secure_aggregation_halts_is_a_round_without_updates(tmp_path: Path) -> None:

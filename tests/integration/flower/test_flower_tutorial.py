@@ -42,7 +42,10 @@ def stop_all(home: Path) -> None:
 
 def run(command: str, app: Path, home: Path) -> str:
     words = ["bash", "-ec", command]
-    done = subprocess.run(words, cwd=app, env=environment(home), capture_output=True, text=True, timeout=400)
+    for _ in range(4):
+        done = subprocess.run(words, cwd=app, env=environment(home), capture_output=True, text=True, timeout=600)
+        if "Failed to start local SuperLink" not in done.stderr + done.stdout:  # on a busy machine; the page says so
+            break
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
@@ -59,7 +62,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, list[
 
 
 def test_the_page_has_the_plan_of_the_example() -> None:
-    [shown] = re.findall(r"^```toml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    shown, *_ = re.findall(r"^```toml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)  # another one is about secrets
     bare = [re.sub(r"\s*#.*", "", line) for line in shown.splitlines() if line]
     plan = [re.sub(r"\s*#.*", "", line) for line in (ROOT / "examples/flower-app/audit.toml").read_text().splitlines()]
     assert len(bare) > 10 and set(bare) <= set(plan)

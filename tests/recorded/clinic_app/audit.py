@@ -45,3 +45,8 @@ def wrong_shape() -> dict[str, Any]:
 
 def failing() -> dict[str, Any]:
     raise FileNotFoundError("patients.parquet")
+
+
+def measured() -> dict[str, Any]:
+    """Labels of a regression."""
+    return {user: (x, y + 0.5) for user, (x, y) in prior().items()}

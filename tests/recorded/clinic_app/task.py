@@ -83,3 +83,14 @@ def plain_train(net: nn.Module, x: torch.Tensor, y: torch.Tensor) -> None:
 
 def broken_train(net: nn.Module, x: torch.Tensor, y: torch.Tensor) -> None:
     raise RuntimeError("no such device")
+
+
+def idle_train(net: nn.Module, x: torch.Tensor, y: torch.Tensor) -> nn.Module:
+    """Returns what it trained instead of changing the module."""
+    return Net()
+
+
+def diverging_train(net: nn.Module, x: torch.Tensor, y: torch.Tensor) -> None:
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.fill_(float("nan"))

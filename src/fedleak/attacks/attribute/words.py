@@ -11,6 +11,7 @@ from msgspec import Meta
 from fedleak.attacks.attribute.labels import classes, values
 from fedleak.attacks.context import AttackContext
 from fedleak.attacks.features import fill_missing_candidates, labelled, stream_rows, unit
+from fedleak.attacks.work import by_rounds
 from fedleak.core import Capability, FloatArray, IntArray, Observation, Task
 from fedleak.games.game import Questions
 from fedleak.trace.prior import Prior
@@ -36,6 +37,7 @@ class AttributeWords:
     needs: ClassVar[Observation] = Observation.UPDATES
     capabilities: ClassVar[Capability] = Capability.NONE
     tasks: ClassVar[tuple[Task, ...]] = tuple(Task)
+    work = by_rounds
 
     cost: Annotated[float, Meta(gt=0, description="regularisation parameter C")] = 1.0
 

@@ -11,6 +11,7 @@ from msgspec import Meta
 from fedleak.attacks.aware import learn_from
 from fedleak.attacks.context import AttackContext
 from fedleak.attacks.features import unit
+from fedleak.attacks.work import by_rounds
 from fedleak.core import Capability, FloatArray, Observation, Task
 from fedleak.errors import AttackError
 from fedleak.games.game import Questions
@@ -38,6 +39,7 @@ class LabelHistogram:
     needs: ClassVar[Observation] = Observation.UPDATES
     capabilities: ClassVar[Capability] = Capability.NONE
     tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY, Task.MULTI_LABEL, Task.NEXT_TOKEN)
+    work = by_rounds
 
     shrink: Annotated[float, Meta(gt=0, description="ridge penalty of the map from bias update to histogram")] = 0.1
 

@@ -24,6 +24,7 @@ __all__ = ["Read", "Rows", "read_layers"]
 Flags = npt.NDArray[np.bool_]
 
 _FEWEST = 64
+_RETRAINING = 0.7  # share of the whole attack, for its progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,11 @@ def read_layers(
     if model is not None:
         divided = divide(prior, divisions, seed)
         guarded = defend_halves(view, model, prior, divided, seed) if guards else None
-        own = retrain(view, model, prior, snapshots, divided, lens, seed, context.workers, defended=guarded)
+        own = retrain(
+            *(view, model, prior, snapshots, divided, lens, seed, context.workers),
+            defended=guarded,
+            progress=lambda share: context.progress(_RETRAINING * share),
+        )
         train, train_who, part, defended = own.rows, own.who, own.part, own.defended
         words = words_of(view, prior, shadows, questions.updates, divided, guarded)
     else:

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
+from fedleak.attacks.work import by_rounds
 from fedleak.core import Capability, Observation, Task
 
 __all__ = ["SingleLayerAttack"]
@@ -20,5 +21,6 @@ class SingleLayerAttack:
     needs: ClassVar[Observation] = Observation.UPDATES
     capabilities: ClassVar[Capability] = Capability.NONE
     tasks: ClassVar[tuple[Task, ...]] = tuple(Task)
+    work = by_rounds
 
     layer: Annotated[str, Meta(description="layer of the update to use; `last` is the output layer")] = "last"

@@ -23,6 +23,7 @@ from fedleak.attacks.deanonymize.linking import (
 from fedleak.attacks.deanonymize.wccn import templates, variation
 from fedleak.attacks.deanonymize.words import likelihood
 from fedleak.attacks.features import fill_missing_candidates
+from fedleak.attacks.work import by_snapshots
 from fedleak.core import Capability, FloatArray, IntArray, Observation, Task
 from fedleak.games.game import Questions
 from fedleak.trace.prior import Prior
@@ -54,6 +55,7 @@ class Strong:
     needs: ClassVar[Observation] = Observation.UPDATES | Observation.SNAPSHOTS
     capabilities: ClassVar[Capability] = Capability.NONE
     tasks: ClassVar[tuple[Task, ...]] = tuple(Task)
+    work = by_snapshots
 
     snapshots: Annotated[
         int, Meta(ge=0, description="number of snapshots on which the prior data is retrained; 0: none")

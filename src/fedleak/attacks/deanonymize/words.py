@@ -7,7 +7,7 @@ others. As a client has the same words in every round, it also links the updates
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,7 +42,7 @@ def words_of(
     view: View, prior: Prior, known: IntArray, asked: IntArray, divided: Halves, defended: Halves | None
 ) -> Words | None:
     """Read words off updates and off the prior; None where the model does not show them."""
-    layer = word_layer(view.layout, prior.examples[0])
+    layer = word_layer(view.layout, prior.examples)
     if layer is None or (used := moved(view, layer, asked)) is None or (own := moved(view, layer, known)) is None:
         return None
     extent = layer.tensors[0][1][0]
@@ -59,12 +59,16 @@ def _by_half(divided: Halves, extent: int) -> dict[int, FloatArray]:
     }
 
 
-def word_layer(layout: Layout, examples: Examples) -> Layer | None:
-    """The layer with one row per word, if the model reads words and has one that is looked up before anything else."""
-    first = layout[0]
-    if not np.issubdtype(examples.x.dtype, np.integer) or len(first.tensors) != 1 or len(first.tensors[0][1]) != 2:
+def word_layer(layout: Layout, examples: Sequence[Examples]) -> Layer | None:
+    """The first layer with one row per word, if the model reads words and has one.
+
+    The embedding of positions in a model of the user's own may come before it; it has too few rows.
+    """
+    if not np.issubdtype(examples[0].x.dtype, np.integer):
         return None
-    return first
+    highest = max(int(one.x.max(initial=0)) for one in examples)
+    tables = [layer for layer in layout if len(layer.tensors) == 1 and len(layer.tensors[0][1]) == 2]
+    return next((layer for layer in tables if layer.tensors[0][1][0] > highest), None)
 
 
 def moved(view: View, layer: Layer, wanted: IntArray) -> Flags | None:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from msgspec import Meta
 
 from fedleak.attacks.context import AttackContext
+from fedleak.attacks.work import by_used_rounds
 from fedleak.core import Capability, FloatArray, Observation, Task
 from fedleak.errors import AttackError
 from fedleak.games.disaggregate import MeanQuestions
@@ -41,6 +42,7 @@ class DisaggregateRidge:
     needs: ClassVar[Observation] = Observation.AGGREGATE | Observation.SELECTION
     capabilities: ClassVar[Capability] = Capability.NONE
     tasks: ClassVar[tuple[Task, ...]] = tuple(Task)
+    work = by_used_rounds
 
     rounds: Annotated[int, Meta(ge=2, description="use only the sums of the first rounds; all if absent")] | None = None
 

@@ -21,6 +21,7 @@ from fedleak.attacks.link.federation import auxiliary_set, deal, deal_users, sha
 from fedleak.attacks.link.voting import mean_similarity, name_updates, same_identity
 from fedleak.attacks.reconstruct.labels import present
 from fedleak.attacks.shadow import model_of
+from fedleak.attacks.work import by_rounds
 from fedleak.core import Capability, FloatArray, IntArray, Observation, Params, Task
 from fedleak.errors import AttackError
 from fedleak.federation.model import Model
@@ -56,9 +57,11 @@ class Linker:
     """Settings of every linking attack, and the way from updates to predictions."""
 
     game: ClassVar[str] = "link"
+    needs_model: ClassVar[str] = "any"
     needs: ClassVar[Observation] = Observation.SNAPSHOTS | Observation.UPDATES
     capabilities: ClassVar[Capability] = Capability.NONE
     tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY,)
+    work = by_rounds
     imitates: ClassVar[bool] = True  # it simulates clients, to which it can apply the defences
 
     shadows: Annotated[int, Meta(ge=4, description="shadow clients, half to learn from, half to set the threshold")] = (

@@ -14,6 +14,7 @@ from fedleak.attacks.deanonymize.layer_features import Read, read_layers
 from fedleak.attacks.deanonymize.strong import SHRINK, sides
 from fedleak.attacks.deanonymize.wccn import templates, variation
 from fedleak.attacks.match.pairs import require_pairs
+from fedleak.attacks.work import by_snapshots
 from fedleak.core import Capability, FloatArray, IntArray, Observation, Task
 from fedleak.games.game import Questions
 from fedleak.lazy import scipy
@@ -45,6 +46,7 @@ class MatchStrong:
     needs: ClassVar[Observation] = Observation.UPDATES | Observation.SNAPSHOTS
     capabilities: ClassVar[Capability] = Capability.NONE
     tasks: ClassVar[tuple[Task, ...]] = tuple(Task)
+    work = by_snapshots
 
     snapshots: Annotated[
         int, Meta(ge=0, description="number of snapshots on which the prior data is retrained; 0: none")

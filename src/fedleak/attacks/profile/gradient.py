@@ -12,6 +12,7 @@ from fedleak.attacks.context import AttackContext
 from fedleak.attacks.features import layer_name, unit
 from fedleak.attacks.imitate import Imitation
 from fedleak.attacks.profile.same_client import same_client
+from fedleak.attacks.work import by_rounds
 from fedleak.core import Capability, FloatArray, Observation, Task
 from fedleak.errors import AttackError
 from fedleak.federation.proxies import alike
@@ -39,9 +40,11 @@ class ProfileGradient:
         "Computes gradients on public examples of a profile and finds updates that point the same way."
     )
     game: ClassVar[str] = "profile"
+    needs_model: ClassVar[str] = "any"
     needs: ClassVar[Observation] = Observation.UPDATES | Observation.SNAPSHOTS
     capabilities: ClassVar[Capability] = Capability.NONE
     tasks: ClassVar[tuple[Task, ...]] = tuple(Task)
+    work = by_rounds
 
     layer: Annotated[str, Meta(description="layer of the update to use; `last` is the output layer")] = "last"
     clients: Annotated[int, Meta(ge=1, description="pairs of clients to simulate in a round")] = 6

@@ -11,6 +11,7 @@ from msgspec import Meta
 from fedleak.attacks.context import AttackContext
 from fedleak.attacks.reconstruct.representatives import Inversion, PaperInversion
 from fedleak.attacks.reconstruct.victim_context import Scene
+from fedleak.attacks.work import by_used_rounds
 from fedleak.core import Capability, Observation, Task
 from fedleak.games.game import Predictions, Questions
 from fedleak.trace.prior import Prior
@@ -30,9 +31,11 @@ class Representatives(Inversion):
     name: ClassVar[str] = "representatives"
     summary: ClassVar[str] = "Finds images whose gradients match a client's update (gradient inversion)."
     game: ClassVar[str] = "reconstruct"
+    needs_model: ClassVar[str] = "any"
     needs: ClassVar[Observation] = Observation.SNAPSHOTS | Observation.UPDATES | Observation.LINKS
     capabilities: ClassVar[Capability] = Capability.NONE
     tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY,)
+    work = by_used_rounds
 
     rounds: Annotated[int, Meta(ge=1, description="first rounds of the victim that are used")] = 4
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from fedleak.attacks.context import AttackContext
 from fedleak.attacks.shadow import model_of
+from fedleak.attacks.work import fixed
 from fedleak.core import Capability, Observation, Task
 from fedleak.errors import AttackError
 from fedleak.federation.gan_client import ClassGan
@@ -36,9 +37,11 @@ class HitajGan:
         "(Hitaj et al.)."
     )
     game: ClassVar[str] = "reconstruct"
+    needs_model: ClassVar[str] = "any"
     needs: ClassVar[Observation] = Observation.SNAPSHOTS
     capabilities: ClassVar[Capability] = Capability.JOIN
     tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY,)
+    work = fixed
 
     def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> Predictions:
         """Train the generator once more, and draw."""

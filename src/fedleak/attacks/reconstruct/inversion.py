@@ -11,6 +11,7 @@ from msgspec import Meta
 from fedleak.attacks.context import AttackContext
 from fedleak.attacks.reconstruct.victim_context import Scene, turns
 from fedleak.attacks.shadow import model_of
+from fedleak.attacks.work import fixed
 from fedleak.core import Capability, Observation, Task
 from fedleak.federation.engines.embedded import one_thread, tensors
 from fedleak.games.game import Predictions, Questions
@@ -38,9 +39,11 @@ class ModelInversion:
         "inversion)."
     )
     game: ClassVar[str] = "reconstruct"
+    needs_model: ClassVar[str] = "any"
     needs: ClassVar[Observation] = Observation.SNAPSHOTS | Observation.UPDATES | Observation.LINKS
     capabilities: ClassVar[Capability] = Capability.NONE
     tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY,)
+    work = fixed
 
     steps: Annotated[int, Meta(ge=1, description="steps of the ascent")] = 40
     rate: Annotated[float, Meta(gt=0, description="step of Adam, in pixel values")] = 0.01
@@ -86,9 +89,11 @@ class ModelInversionPaper:
         "Optimises noise until the shared model is most confident of a class (model inversion as in the paper)."
     )
     game: ClassVar[str] = "reconstruct"
+    needs_model: ClassVar[str] = "any"
     needs: ClassVar[Observation] = Observation.SNAPSHOTS
     capabilities: ClassVar[Capability] = Capability.NONE
     tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY,)
+    work = fixed
 
     steps: Annotated[int, Meta(ge=1, description="steps of the descent, at most (alpha)")] = 5000
     rate: Annotated[float, Meta(gt=0, description="learning rate of the descent (lambda)")] = 0.1

@@ -12,6 +12,7 @@ from fedleak.attacks.context import AttackContext
 from fedleak.attacks.reconstruct.mgan import Loop, reconstruct
 from fedleak.attacks.reconstruct.representatives import Inversion, PaperInversion
 from fedleak.attacks.reconstruct.victim_context import Portraits, Scene, spread, turns
+from fedleak.attacks.work import by_used_rounds, fixed
 from fedleak.core import Capability, Observation, Task
 from fedleak.errors import AttackError
 from fedleak.games.game import Predictions, Questions
@@ -39,9 +40,11 @@ class MganPassive(Loop):
         "client (passive mGAN-AI)."
     )
     game: ClassVar[str] = "reconstruct"
+    needs_model: ClassVar[str] = "built-in"
     needs: ClassVar[Observation] = Observation.SNAPSHOTS | Observation.UPDATES | Observation.LINKS
     capabilities: ClassVar[Capability] = Capability.NONE
     tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY,)
+    work = by_used_rounds
 
     steps: Annotated[
         int, Meta(ge=1, description="generator steps per round; the discriminator takes at least as many")
@@ -159,9 +162,11 @@ class MganActivePaper:
     )
     sends_discriminator: ClassVar[int] = 250  # steps per round of the run on which its contract is tested
     game: ClassVar[str] = "reconstruct"
+    needs_model: ClassVar[str] = "built-in"
     needs: ClassVar[Observation] = Observation.SNAPSHOTS | Observation.UPDATES | Observation.LINKS
     capabilities: ClassVar[Capability] = Capability.ISOLATE
     tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY,)
+    work = fixed
 
     def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> Predictions:
         """Repeat the training of every victim's generator, and let it draw the classes that its updates show."""

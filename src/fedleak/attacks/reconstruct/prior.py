@@ -12,6 +12,7 @@ from fedleak.attacks.context import AttackContext
 from fedleak.attacks.reconstruct.mgan import Loop, reconstruct
 from fedleak.attacks.reconstruct.representatives import Inversion
 from fedleak.attacks.reconstruct.victim_context import Scene, spread
+from fedleak.attacks.work import by_used_rounds
 from fedleak.core import Capability, Observation, Task
 from fedleak.games.game import Predictions, Questions
 from fedleak.trace.prior import Prior
@@ -37,9 +38,11 @@ class MganPrior(Loop):
         "clients' (a faster variant of mGAN-AI)."
     )
     game: ClassVar[str] = "reconstruct"
+    needs_model: ClassVar[str] = "built-in"
     needs: ClassVar[Observation] = Observation.SNAPSHOTS | Observation.UPDATES | Observation.LINKS
     capabilities: ClassVar[Capability] = Capability.NONE
     tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY,)
+    work = by_used_rounds
 
     identity: Annotated[bool, Meta(description="train with the identity task; false is the ablation")] = True
     early: Annotated[int, Meta(ge=1, description="first rounds whose representatives train the identity task")] = 4

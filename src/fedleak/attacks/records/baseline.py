@@ -9,6 +9,7 @@ import numpy as np
 
 from fedleak.attacks.context import AttackContext
 from fedleak.attacks.records.candidate_search import Searching, named
+from fedleak.attacks.work import by_snapshots
 from fedleak.core import Observation
 from fedleak.games.game import Predictions, Questions
 from fedleak.trace.prior import Prior
@@ -28,6 +29,7 @@ class ExposureBaseline(Searching):
     name: ClassVar[str] = "exposure-baseline"
     summary: ClassVar[str] = "Names the records most likely under the final model, the same for every client."
     needs: ClassVar[Observation] = Observation.SNAPSHOTS
+    work = by_snapshots
 
     def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> Predictions:
         """Rank by exposure under the last snapshot."""

@@ -19,6 +19,7 @@ from msgspec import Meta
 from fedleak.attacks.records.exposure_history import language
 from fedleak.attacks.records.format_search import Space, likeliest
 from fedleak.attacks.records.scoring import Scores, exposures, log_probabilities
+from fedleak.attacks.work import by_rounds
 from fedleak.core import Capability, IntArray, Params, Task
 from fedleak.games.extract import RecordQuestions
 from fedleak.games.game import Questions
@@ -50,8 +51,10 @@ class Searching:
 
     name: ClassVar[str]
     game: ClassVar[str] = "extract"
+    needs_model: ClassVar[str] = "any"
     capabilities: ClassVar[Capability] = Capability.NONE
     tasks: ClassVar[tuple[Task, ...]] = (Task.NEXT_TOKEN,)
+    work = by_rounds
 
     def search(self, view: View, questions: Questions, rounds: Sequence[int], workers: int = 1) -> Candidates:
         """Find candidates, unless the game lists them, and score them under the snapshots of these rounds."""

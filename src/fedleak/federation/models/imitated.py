@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from fedleak.core import Layout, Params, Task, is_buffers
-from fedleak.errors import PlanError
+from fedleak.errors import FedleakError, PlanError, TrainingError
 from fedleak.federation.model import ActivationHooks, Signature, Tensors
 from fedleak.federation.models.incremental import Reader
 from fedleak.federation.models.modules import (
@@ -26,6 +26,7 @@ from fedleak.federation.models.modules import (
     path_of,
     seeded,
     tensors_of,
+    user_error,
 )
 from fedleak.federation.models.prefix_reader import PrefixReader
 from fedleak.lazy import nn, torch
@@ -65,9 +66,10 @@ class Imitated:
         # What takes no gradient: frozen parameters, and buffers.
         self._fixed = {key for key, path in self._paths.items() if not named[path].requires_grad}
         self._shared = {key for key in self._paths if is_buffers(key)}
-        # Counters (num_batches_tracked) are not shared: each pass gets a copy, so that none depends on those before.
-        counters = {path for path, value in self.module.named_buffers() if not value.is_floating_point()}
-        self._counters = counters if self._shared else set()
+        # Not shared: counters (num_batches_tracked), and running statistics that stay on the clients. Each pass begins
+        # with those of the module, so that none depends on whose pass came before.
+        shared = set(self._paths.values())
+        self._own_state = {path for path in _state_of_norms(self.module) if path not in shared}
 
     @property
     def _what(self) -> str:
@@ -103,7 +105,7 @@ class Imitated:
     def forward(self, weights: Tensors, x: torch.Tensor) -> torch.Tensor:
         """The outputs without dropout.
 
-        BatchNorm uses its running statistics; where clients share none, those of the batch.
+        BatchNorm uses its running statistics; where clients share none, the statistics of the batch.
         """
         module = self._own()
         module.eval()
@@ -140,8 +142,8 @@ class Imitated:
         try:
             with torch.no_grad():
                 return self.forward(weights, x.unsqueeze(0)).squeeze(0)
-        except (RuntimeError, TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
-            raise PlanError(f"{self._what} fails on examples of shape {tuple(x.shape[1:])}: {error}") from error
+        except TrainingError as error:
+            raise PlanError(str(error)) from error.__cause__
 
     def _values(self) -> dict[str, torch.Tensor]:
         named = tensors_of(self.module)
@@ -160,16 +162,15 @@ class Imitated:
             each = (_one_client(weights, x, at) for at in range(clients))
             return torch.cat([self._run(module, own, shown, update=update) for own, shown in each])
         try:
-            outputs, state = self._call(module, weights, x)
-        except ValueError:
-            # One example has no variance: BatchNorm then uses its running statistics, and leaves them as they are.
-            if not (update and self._shared and x.shape[1] == 1):
+            outputs, state = self._call_or_alone(module, weights, x)
+        except FedleakError:
+            raise
+        except Exception as error:
+            if "allocate memory" in str(error):  # not the user's mistake; whoever runs this knows how much there is
                 raise
-            _set_norms(module, training=False)
-            try:
-                outputs, state = self._call(module, weights, x)
-            finally:
-                _set_norms(module, training=True)
+            raise TrainingError(
+                f"{self._what} fails on examples of shape {tuple(x.shape[2:])}: {user_error(error)}"
+            ) from error
         if update:
             with torch.no_grad():
                 for key in self._shared:
@@ -178,13 +179,25 @@ class Imitated:
             outputs = outputs.reshape(len(outputs), -1)
         return outputs.unsqueeze(0)
 
+    def _call_or_alone(self, module: nn.Module, weights: Tensors, x: torch.Tensor) -> tuple[torch.Tensor, Tensors]:
+        """One example has no variance: BatchNorm then uses its running statistics, and leaves them as they are."""
+        try:
+            return self._call(module, weights, x)
+        except ValueError:
+            if x.shape[1] != 1 or not _set_norms(module, training=False):
+                raise
+        try:
+            return self._call(module, weights, x)
+        finally:
+            _set_norms(module, training=True)
+
     def _call(self, module: nn.Module, weights: Tensors, x: torch.Tensor) -> tuple[torch.Tensor, Tensors]:
         """The outputs, and the state that the module is left with; the weights stay as they are."""
         state = {self._paths[key]: (w.detach() if key in self._fixed else w).squeeze(0) for key, w in weights.items()}
         # Copies: the module works in place on its buffers.
         state |= {self._paths[key]: state[self._paths[key]].clone() for key in self._shared}
-        if self._counters:
-            state |= {path: value.clone() for path, value in module.named_buffers() if path in self._counters}
+        if self._own_state:
+            state |= {path: value.clone() for path, value in module.named_buffers() if path in self._own_state}
         return logits_of(torch.func.functional_call(module, state, (x.squeeze(0),)), self._what), state
 
 
@@ -193,7 +206,20 @@ def _one_client(weights: Tensors, x: torch.Tensor, at: int) -> tuple[Tensors, to
     return {key: w[min(at, len(w) - 1)][None] for key, w in weights.items()}, x[min(at, len(x) - 1)][None]
 
 
-def _set_norms(module: nn.Module, *, training: bool) -> None:
+def _set_norms(module: nn.Module, *, training: bool) -> bool:
+    """Whether there are any that keep running statistics."""
+    found = False
     for part in module.modules():
-        if isinstance(part, nn.modules.batchnorm._BatchNorm):
+        if isinstance(part, nn.modules.batchnorm._NormBase):
             part.train(training)
+            found = found or part.track_running_stats
+    return found
+
+
+def _state_of_norms(module: nn.Module) -> Iterator[str]:
+    """The paths of the buffers that normalisation layers write to in training."""
+    norms = {path for path, part in module.named_modules() if isinstance(part, nn.modules.batchnorm._NormBase)}
+    for path, _ in module.named_buffers():
+        owner, _, name = path.rpartition(".")
+        if owner in norms or name == "num_batches_tracked":
+            yield path

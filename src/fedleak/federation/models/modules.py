@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import sysconfig
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from fedleak.core import BUFFERS, Layer, Layout, Params
-from fedleak.errors import PlanError
+from fedleak.errors import FedleakError, PlanError
 from fedleak.federation.model import Signature
 from fedleak.lazy import nn, torch
 
@@ -28,9 +31,11 @@ __all__ = [
     "layer_of",
     "layers_of",
     "logits_of",
+    "user_error",
 ]
 
 _ROOT = "model"  # the layer of parameters that belong to the module itself
+_LONGEST = 400  # characters of an error of the user's code
 
 
 @contextlib.contextmanager
@@ -94,8 +99,10 @@ def make_module(make: Callable[..., Any], signature: Signature) -> nn.Module:
     try:
         # A parameter with a default may still be meant for the signature: only one that is called so gets it.
         module = make() if without_arguments(make) and not _wants_signature(make) else make(signature)
-    except (TypeError, ValueError, RuntimeError, OSError) as error:
-        raise PlanError(f"{what} cannot be built: {type(error).__name__}: {error}") from error
+    except FedleakError:
+        raise
+    except Exception as error:
+        raise PlanError(f"{what} cannot be built: {user_error(error)}") from error
     if not isinstance(module, nn.Module):
         raise PlanError(f"{what} must return a torch.nn.Module; it returned {type(module).__name__}")
     return module.float().train()
@@ -151,12 +158,36 @@ def layers_of(parts: Sequence[Part]) -> Layout:
 
 
 def logits_of(found: Any, what: str) -> torch.Tensor:
-    """The outputs of a module: a tensor, or one called logits in an object or a dict (as in transformers)."""
+    """The outputs of a module: a tensor, the first of a tuple, or `logits` in a dict or an object (transformers).
+
+    A dict of one tensor needs no such name.
+    """
     if isinstance(found, torch.Tensor):
         return found
     inner = found.get("logits") if isinstance(found, Mapping) else getattr(found, "logits", None)
     if inner is None and isinstance(found, (tuple, list)) and found:
         inner = found[0]
+    if inner is None and isinstance(found, Mapping) and len(found) == 1:
+        inner = next(iter(found.values()))
     if not isinstance(inner, torch.Tensor):
-        raise PlanError(f"{what} returns {type(found).__name__}; expected a tensor, or something with `logits`")
+        held = f" with the keys {', '.join(map(repr, found))}" if isinstance(found, Mapping) else ""
+        raise PlanError(
+            f"{what} returns {type(found).__name__}{held}; expected a tensor, a tuple that begins with one, or a dict "
+            "or an object with `logits`"
+        )
     return inner
+
+
+def user_error(error: Exception) -> str:
+    """An error of the user's code in one line: what it says, and where in the user's own files it arose."""
+    text = " ".join(str(error).split())
+    text = f"{text[:_LONGEST]} ..." if len(text) > _LONGEST else text
+    told = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    installed = [*map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib")), str(_PACKAGE)]
+    own = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith((*installed, "<"))
+    ]
+    return f"{told} ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else told
+
+
+_PACKAGE = Path(__file__).parents[2]  # Fedleak's own

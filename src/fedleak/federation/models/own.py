@@ -5,13 +5,13 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
 
 from fedleak import registry
 from fedleak.core import Layer, Layout, Task, is_buffers
-from fedleak.errors import PlanError
+from fedleak.errors import FedleakError, PlanError
 from fedleak.federation.model import Input, Model, Signature
 from fedleak.federation.models.imitated import Imitated
 from fedleak.federation.models.modules import (
@@ -20,6 +20,7 @@ from fedleak.federation.models.modules import (
     seeded,
     tensors_of,
     trained_parameters,
+    user_error,
     without_arguments,
 )
 from fedleak.lazy import nn, torch
@@ -38,8 +39,9 @@ class Own:
     Its clients are trained one by one: a module in general has no client axis. Naming it runs its code, as importing
     any module does.
 
-    Dropout acts in training only, and draws from the generator of the client and the round. Running statistics
-    (BatchNorm) are sent and averaged like weights, in layers called `<layer>:buffers`.
+    It returns a tensor, a tuple that begins with one, or a dict or an object with `logits`. Dropout acts in training
+    only, and draws from the generator of the client and the round. Running statistics (BatchNorm) are sent and averaged
+    like weights, in layers called `<layer>:buffers`, or stay on the clients.
     """
 
     name: ClassVar[str] = "own"
@@ -49,6 +51,21 @@ class Own:
     target: Annotated[
         str, Meta(description="`module:callable`, which returns the module; it is given a Signature if it takes one")
     ]
+    buffers: Annotated[
+        Literal["averaged", "local"],
+        Meta(
+            description="running statistics (BatchNorm). averaged: clients send them and the server averages them, as "
+            "FedAvg on a state dict does; whoever sees updates sees them. local: they never leave the clients "
+            "(SiloBN); the shared model is then evaluated with the statistics of the test batch"
+        ),
+    ] = "averaged"
+    rebuild: Annotated[
+        bool,
+        Meta(
+            description="whether attacks build the model again, in a process of their own that reads code and no other "
+            "files. false: attacks that cannot do without are refused, and reid-strong does not retrain"
+        ),
+    ] = True
 
     @classmethod
     def of(cls, given: Any) -> Own:
@@ -66,13 +83,18 @@ class Own:
         if self.target.startswith(_GIVEN):
             if self.target not in _OBJECTS:
                 raise PlanError(f"model '{self.target}' was given as an object to another process; give it again")
-            return wrap(_OBJECTS[self.target], signature)
-        return wrap(registry.resolve_own(self.target), signature)
+            return wrap(_OBJECTS[self.target], signature, local=self.buffers == "local")
+        return wrap(registry.resolve_own(self.target), signature, local=self.buffers == "local")
 
     @property
     def importable(self) -> bool:
         """Whether another process can build it, too."""
         return not self.target.startswith(_GIVEN)
+
+    @property
+    def handed_over(self) -> bool:
+        """Whether attacks build it again."""
+        return self.importable and self.rebuild
 
     def imitated(self, signature: Signature, layout: Layout | None = None) -> Imitated:
         """The same for imitating the clients of a recorded run: with dropout and running statistics, if it has any.
@@ -86,17 +108,20 @@ class Own:
         return Imitated(_OBJECTS[self.target], signature, layout)
 
 
-def wrap(make: Callable[..., Any], signature: Signature) -> Model:
-    """Make a federation's model: one layer per submodule that owns trained parameters, named by its path."""
+def wrap(make: Callable[..., Any], signature: Signature, *, local: bool = False) -> Model:
+    """Make a federation's model: one layer per submodule that owns trained parameters, named by its path.
+
+    With `local`, buffers stay on the clients.
+    """
     if not callable(make):
         raise PlanError(f"a model of your own must be a callable that takes a Signature; {make!r} is not callable")
-    return _Own(make, signature)
+    return _Own(make, signature, local=local)
 
 
 class _Own(Imitated):
     """The same for a run that Fedleak trains, which must be repeatable to the last bit."""
 
-    def __init__(self, make: Callable[..., Any], signature: Signature) -> None:
+    def __init__(self, make: Callable[..., Any], signature: Signature, *, local: bool = False) -> None:
         super().__init__(make, signature)
         x = self._examples()
         outputs = self._evaluated(x)
@@ -108,7 +133,9 @@ class _Own(Imitated):
             raise PlanError(f"{self._what} gives outputs of shape {tuple(outputs.shape)} where {expected} is needed")
         self.draws, changed = self._trained(x)
         self.alone = self.draws  # torch's own generator, which threads would share
-        self._lay_out(self._with_buffers(changed))
+        if local:
+            self._require_norms(changed)
+        self._lay_out(self._with_buffers([] if local else changed))
 
     def _examples(self) -> torch.Tensor:
         task, shape, outputs = self._signature.task, self._signature.input_shape, self._signature.outputs
@@ -125,8 +152,12 @@ class _Own(Imitated):
             before = generator.get_state()
             try:
                 outputs = logits_of(module(x), self._what)
-            except (RuntimeError, TypeError, ValueError, IndexError) as error:
-                raise PlanError(f"{self._what} fails on examples of shape {tuple(x.shape[1:])}: {error}") from error
+            except FedleakError:
+                raise
+            except Exception as error:
+                raise PlanError(
+                    f"{self._what} fails on examples of shape {tuple(x.shape[1:])}: {user_error(error)}"
+                ) from error
             drew = not torch.equal(before, generator.get_state())
         if self._signature.task is Task.REGRESS:
             outputs = outputs.reshape(len(outputs), -1)
@@ -152,6 +183,16 @@ class _Own(Imitated):
         own = dict(self.module.named_buffers())
         return drew, [path for path, value in buffers.items() if not torch.equal(value, own[path])]
 
+    def _require_norms(self, changed: Sequence[str]) -> None:
+        """Reject local buffers of other layers: a client would have to keep them from round to round."""
+        for path in changed:
+            owner = self.module.get_submodule(path.rpartition(".")[0])
+            if not isinstance(owner, nn.modules.batchnorm._NormBase):
+                raise PlanError(
+                    f"{self._what} changes '{path}' in training, which is no statistic of a normalisation layer and "
+                    'cannot stay on the clients; set buffers = "averaged" ([model] in the plan)'
+                )
+
     def _with_buffers(self, changed: Sequence[str]) -> Layout:
         """The layers that are trained, and those of the buffers that training changes, in the order of the module."""
         saved, named = self.module.state_dict(), tensors_of(self.module)
@@ -167,7 +208,7 @@ class _Own(Imitated):
                     f"{self._what} changes '{path}' in training, which is not in its state dict, so clients would not "
                     "send it. Register it as a persistent buffer"
                 )
-        for path, part in self.module.named_modules():
+        for path, part in self.module.named_modules() if changed else ():
             if isinstance(part, nn.modules.batchnorm._NormBase) and part.track_running_stats and part.momentum is None:
                 raise PlanError(
                     f"{self._what} keeps a cumulative average in '{path}' (momentum=None), whose counter clients do "

@@ -16,9 +16,12 @@ from fedleak.errors import DataError, did_you_mean
 from fedleak.population.datasets.rows import Row, is_missing, short
 from fedleak.population.finding import Finding
 
-__all__ = ["Action", "Missing", "choose_columns", "read_numbers", "fill", "extremes"]
+__all__ = ["Action", "Decimal", "Missing", "choose_columns", "read_numbers", "to_number", "fill", "extremes"]
 
 Action = Literal["stop", "drop", "mean", "indicator"]
+Decimal = Literal["point", "comma"]
+_TRUTH = {"true": 1.0, "false": 0.0}
+_PLACEHOLDERS = frozenset({"none", "-", "--", ".", "missing", "unknown", "nil", "n.a.", "#ref!", "#div/0!", "#value!"})
 _FARTHEST = 1e6  # quartile ranges from the median; no measurement is so far out
 _LARGEST = float(np.finfo(np.float32).max)
 _NAMED = 5  # columns that a text names before it says "and more"
@@ -44,21 +47,38 @@ def choose_columns(wanted: str | Sequence[str], rows: Sequence[Row], taken: Iter
     return tuple(dict.fromkeys(chosen))
 
 
-def read_numbers(rows: Sequence[Row], column: str) -> npt.NDArray[np.float64]:
+def to_number(value: str, decimal: Decimal = "point") -> float | None:
+    """A number as tables write it; None if it is no number.
+
+    >>> [to_number(value) for value in ("1.5", "1e3", "true", "1,5", "1_000")]
+    [1.5, 1000.0, 1.0, None, None]
+    >>> [to_number(value, "comma") for value in ("1,5", "1.234,5", "12", "1.5")]
+    [1.5, 1234.5, 12.0, None]
+    """
+    if value.lower() in _TRUTH:
+        return _TRUTH[value.lower()]
+    if decimal == "comma":
+        if "." in value and not re.fullmatch(r"[+-]?\d{1,3}(\.\d{3})+(,\d*)?", value):
+            return None  # 1.5 among numbers with commas: nobody knows what it means
+        value = value.replace(".", "").replace(",", ".", 1)
+    try:
+        return float(value) if "_" not in value else None  # Python reads "1_000" as a number; nobody else does
+    except ValueError:
+        return None
+
+
+def read_numbers(rows: Sequence[Row], column: str, decimal: Decimal = "point") -> npt.NDArray[np.float64]:
     """Read a column of numbers; NaN where the value is missing."""
     numbers = np.full(len(rows), math.nan)
     wrong: list[tuple[Row, str, str]] = []
     for i, row in enumerate(rows):
-        given = row.values.get(column)
         value = row.optional(column).strip() if column in row.values else ""
         if is_missing(value):
             continue
-        try:
-            # Python reads "1_000" as a number; nobody else does.
-            number = float(given) if isinstance(given, bool) else float(value if "_" not in value else "")
-        except ValueError:
-            comma = "; write a decimal point, not a comma" if value.replace(",", "", 1).lstrip("-").isdigit() else ""
-            wrong.append((row, value, f"is not a number{comma}"))
+        written: Decimal = "point" if isinstance(row.values[column], (int, float)) else decimal
+        number = to_number(value, written)
+        if number is None:
+            wrong.append((row, value, f"is not a number{_hint(value, decimal)}"))
             continue
         if not math.isfinite(number):
             wrong.append((row, value, "is not a finite number; fill it in or remove the row"))
@@ -70,6 +90,17 @@ def read_numbers(rows: Sequence[Row], column: str) -> npt.NDArray[np.float64]:
         more = f" ({len(wrong)} such values in this column)" if len(wrong) > 1 else ""
         raise row.error(column, f"{short(value)} {problem}{more}")
     return numbers
+
+
+def _hint(value: str, decimal: Decimal) -> str:
+    """How to mend what is no number."""
+    if decimal == "point" and to_number(value, "comma") is not None:
+        return '; set decimal = "comma" in [dataset], or write a decimal point'
+    if decimal == "comma" and to_number(value) is not None:
+        return '; decimal = "comma" in [dataset], but this has a decimal point'
+    if value.lower() in _PLACEHOLDERS:
+        return "; if it stands for an unknown value, leave it empty and set missing in [dataset]"
+    return ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,10 +156,11 @@ def _ignored(root: Path) -> list[Finding]:
     kinds = Counter(file.suffix.lower() or "without ending" for file in left)
     listed = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
     text = (
-        f"{counted(len(left), 'file')} ignored: {listed} (first: {left[0].as_posix()}). Only PNG, JPEG, PGM and PPM "
+        f"{counted(len(left), 'file')} ignored: {listed}. Only PNG, JPEG, PGM and PPM "
         "images in <user>/ or <user>/<class>/ are read; convert or move what belongs to the data."
     )
-    return [Finding(kind="ignored", count=len(left), action="drop", text=text)]
+    folders = dict.fromkeys(file.parts[0] for file in left if len(file.parts) > 1)  # named by users
+    return [Finding(kind="ignored", count=len(left), action="drop", text=text, users=[[name] for name in folders])]
 
 
 def _labels(file: Path) -> dict[str, Row]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
+import io
 import itertools
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +24,8 @@ KINDS = (".csv", ".tsv", ".jsonl", ".ndjson", *arrow_rows.KINDS)
 _SEPARATORS = (",", ";", "\t", "|")  # in this order where a header does not decide
 _NAMES = {",": "a comma", ";": "a semicolon", "\t": "a tab"}
 _MISSING = frozenset({"", "?", "na", "n/a", "#n/a", "nan", "null"})  # not "none", which is a class in many tables
+_SHEETS = (".xlsx", ".xls", ".ods")
+_ZIP = b"PK\x03\x04"
 _FIELD = 2**24  # characters in one value; the standard library stops at 2**17, which long texts exceed
 
 
@@ -56,8 +61,9 @@ class Row:
 
     def text(self, column: str) -> str:
         """Return a value as text; it must not be empty."""
-        value = self.optional(column)
-        if not value.strip():
+        # Without the spaces around it: with them, "anna " would be another user than "anna".
+        value = self.optional(column).strip()
+        if not value:
             raise self.error(column, "the value is missing; fill it in or remove the row")
         return value
 
@@ -96,6 +102,8 @@ def read_rows(file: Path, separator: str | None = None) -> Iterator[Row]:
     inner = file.with_suffix("") if file.suffix.lower() in SUFFIXES else file
     kind = inner.suffix.lower()
     if kind not in KINDS or (kind in arrow_rows.KINDS and inner is not file):
+        if kind in _SHEETS:
+            raise DataError(f"{file}: a spreadsheet; save the sheet as CSV")
         raise DataError(
             f"{file}: unknown kind of table; expected .csv, .tsv, .jsonl or .ndjson, each also with .gz or .xz, "
             f"or {', '.join(arrow_rows.KINDS)}"
@@ -125,7 +133,22 @@ def require_columns(rows: Sequence[Row], columns: Iterable[str]) -> None:
 
 def _decoded(file: Path, raw: IO[bytes]) -> Iterator[str]:
     """Decode line by line, so that an error knows its line."""
+    start = raw.read(4)
+    if start == _ZIP:
+        raise DataError(f"{file}: a zip archive or an Excel file, not text; save the table as CSV")
+    raw.seek(0)
+    if start[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):  # "Unicode text" of Excel
+        wide = io.TextIOWrapper(raw, "utf-16", newline="")
+        try:
+            yield from wide
+        except UnicodeError as error:
+            raise DataError(f"{file}: damaged UTF-16 ({error}); save the file in UTF-8") from None
+        finally:
+            wide.detach()  # whoever opened the file closes it
+        return
     for number, line in enumerate(raw, 1):
+        if b"\0" in line:
+            raise DataError(f"{file}, line {number}: a NUL byte, which no text has; save the file in UTF-8")
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
@@ -149,31 +172,39 @@ def find_separator(header: str) -> str:
 
 def _csv(file: Path, raw: IO[bytes], separator: str | None) -> Iterator[Row]:
     lines = _decoded(file, raw)
-    first = next(lines, "")
+    first, before = next(lines, ""), 0
     csv.field_size_limit(_FIELD)
+    if said := re.fullmatch(r"sep=(.)\r?\n?", first):  # how Excel is told the separator
+        separator, first, before = separator or said[1], next(lines, ""), 1
     try:
         separator = separator or find_separator(first)
     except csv.Error as error:
-        raise DataError(f"{file}, line 1: {error}") from error
+        raise DataError(f"{file}, line {1 + before}: {_why(error)}") from error
     rows = csv.reader(itertools.chain([first], lines) if first else lines, strict=True, delimiter=separator)
     try:
-        header = next(rows, None)
+        header = [name.strip() for name in next(rows, [])]
         if not header:
             raise DataError(f"{file}: empty; expected a first line with the names of the columns")
         twice = sorted({name for name in header if header.count(name) > 1})
         if twice:
             raise DataError(f"{file}, line 1: column '{twice[0]}' appears twice; rename one of them")
         for values in rows:
-            if not values:  # an empty line
+            if not values or (len(values) == 1 < len(header) and not values[0].strip()):  # an empty line
                 continue
             if len(values) != len(header):
                 raise DataError(
-                    f"{file}, line {rows.line_num}: {len(values)} values for {len(header)} columns; "
+                    f"{file}, line {before + rows.line_num}: {len(values)} values for {len(header)} columns; "
                     f"a value with {_NAMES.get(separator, separator)} or a line break needs double quotes"
                 )
-            yield Row(file, rows.line_num, dict(zip(header, values, strict=True)))
+            yield Row(file, before + rows.line_num, dict(zip(header, values, strict=True)))
     except csv.Error as error:
-        raise DataError(f"{file}, line {rows.line_num}: {error}") from error
+        raise DataError(f"{file}, line {before + rows.line_num}: {_why(error)}") from error
+
+
+def _why(error: csv.Error) -> str:
+    """What the standard library's reader found, without its advice to programmers."""
+    said = str(error)
+    return "line ends of old Macs (CR); save it with those of Unix or Windows" if "new-line" in said else said
 
 
 def _json_lines(file: Path, raw: IO[bytes]) -> Iterator[Row]:
@@ -183,9 +214,11 @@ def _json_lines(file: Path, raw: IO[bytes]) -> Iterator[Row]:
         try:
             values = json.loads(line, object_pairs_hook=_unique)
         except (ValueError, RecursionError) as error:
-            raise DataError(f"{file}, line {number}: not JSON ({error})") from None
+            why = "a number with thousands of digits" if "set_int_max_str_digits" in str(error) else error
+            raise DataError(f"{file}, line {number}: not JSON ({why})") from None
         if not isinstance(values, dict):
-            raise DataError(f'{file}, line {number}: expected an object like {{"user": ...}}')
+            whole = "; write each object of the array on a line of its own" if isinstance(values, list) else ""
+            raise DataError(f'{file}, line {number}: expected an object like {{"user": ...}}{whole}')
         yield Row(file, number, values)
 
 

@@ -45,6 +45,9 @@ class TableDataset:
     separator: Annotated[
         str, Meta(description="of a CSV file: `auto` finds it from the header; `tab`, or one character such as `;`")
     ] = "auto"
+    decimal: Annotated[
+        Literal["point", "comma"], Meta(description="how numbers are written: 1.5, or 1,5 (then 1.234,5 is 1234.5)")
+    ] = "point"
     task: Annotated[
         Literal["classify", "next-token", "regress"],
         Meta(description="learn the label as a class, the next word of the text, or the label as a number"),
@@ -117,7 +120,7 @@ class TableDataset:
         taken = {*required, *optional}
         names = columns_of.choose_columns(self.features, rows, taken) if self.features else ()
         tables.require_columns(rows, (*required, *optional))
-        numbers = {name: columns_of.read_numbers(rows, name) for name in names}
+        numbers = {name: columns_of.read_numbers(rows, name, self.decimal) for name in names}
         masks = {name: np.isnan(column) for name, column in numbers.items()}
         for column in required:
             blank = (lambda value: not value.strip()) if column != self.label else tables.is_missing
@@ -184,7 +187,7 @@ class TableDataset:
             place = {name: i for i, name in enumerate(classes)}
             columns["y"] = np.array([place[row.text(self.label)] for row in rows], dtype=np.int64)
         elif self.task == "regress" and self.label is not None:
-            columns["y"] = columns_of.read_numbers(rows, self.label).astype(np.float32)
+            columns["y"] = columns_of.read_numbers(rows, self.label, self.decimal).astype(np.float32)
         if self.time is not None:
             columns["time"] = read_days(rows, self.time)
         for name, column in (("album", self.album), ("document", self.document)):

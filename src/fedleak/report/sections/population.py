@@ -24,4 +24,4 @@ class PopulationSection(Section):
     def show(self, audit: Audit, console: Console) -> None:
         """The findings of the data checks, one line each."""
         for finding in audit.findings:
-            console.print(Text(f"Data check ({finding.action}): {printable(finding.text)}"))
+            console.print(Text(f"Data check ({finding.action}): {printable(finding.with_users())}"))

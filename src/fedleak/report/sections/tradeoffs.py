@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from rich.console import Console
@@ -13,7 +13,7 @@ from fedleak.report import analysis_figures, figures, formatting, sentences, tra
 from fedleak.report.formatting import printable
 from fedleak.report.section import Section
 from fedleak.report.summary import GameSummary, game_summaries
-from fedleak.results.audit import Audit
+from fedleak.results.audit import Audit, Score
 from fedleak.results.defence_results import Tradeoff
 
 __all__ = ["Tradeoffs"]
@@ -29,7 +29,7 @@ class Tradeoffs(Section):
     def context(self, audit: Audit) -> Mapping[str, Any] | None:
         """For every adversary and game: the strongest attack on each run, costs, figures, and every verdict."""
         scenes = [_scene(scene, f"s{place}", audit) for place, scene in enumerate(game_summaries(audit))]
-        return {"scenes": scenes, "price_columns": tradeoff.COLUMNS}
+        return {"scenes": scenes, "price_columns": tradeoff.COLUMNS, "price_notes": tradeoff.NOTES}
 
     def show(self, audit: Audit, console: Console) -> None:
         """Leakage and cost of each defence, and the recommended one."""
@@ -49,6 +49,12 @@ def _scene(scene: GameSummary, name: str, audit: Audit) -> Mapping[str, Any]:
         if weighed
         else None,
         "prices": tradeoff.rows(weighed) if weighed else [],
+        "meanings": [
+            (name, setting, text)
+            for name, known in audit.settings.items()
+            for setting, text in known.items()
+            if any(_has(run.scores, name, setting) for run in scene.defended)
+        ],
         "unclear": weighed is not None and tradeoff.unclear(weighed),
         "by_seed": any(formatting.by_seed(score) for run in scene.runs for score in run.of(scene.metric)),
         "figures": [
@@ -56,6 +62,12 @@ def _scene(scene: GameSummary, name: str, audit: Audit) -> Mapping[str, Any]:
         ],
         "comparison": figures.comparison(f"{name}-compare", scene),
     }
+
+
+def _has(scores: Iterable[Score], name: str, setting: str) -> bool:
+    """Whether the label of a defence shows this setting."""
+    used = [one for score in scores if score.defence for one in (score.defence, *score.defence.get("also", []))]
+    return any(one.get("name") == name and one.get(setting) is not None for one in used)
 
 
 def _prices(weighed: Tradeoff, console: Console, *, alone: bool) -> None:
