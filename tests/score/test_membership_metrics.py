@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score, roc_curve
@@ -46,10 +48,15 @@ def played(seed: int, users: int, each: int = 20, skill: float = 0.0, *, whole: 
     return AttackResult.of(seed, claims[:, None], "membership", ("member",), 1, answers)
 
 
+def answers_of(one: AttackResult) -> MembershipAnswers:
+    assert isinstance(one.answers, MembershipAnswers)
+    return one.answers
+
+
 @pytest.mark.parametrize("rate", [0.01, 0.1])
 def test_the_true_positive_rate_is_the_height_of_the_roc_curve(rate: float) -> None:
     one = played(3, 10, 40, skill=1.5)
-    own = one.answers.kind != OUTSIDE  # type: ignore[union-attr]
+    own = answers_of(one).kind != OUTSIDE
     false, true, _ = roc_curve(one.right[own], one.claims[own, 0], drop_intermediate=False)
     found = tpr(rate, OWN, [one], level=0.95, permutations=50)
     assert found.value == pytest.approx(true[false <= rate].max())
@@ -61,16 +68,16 @@ def test_the_true_positive_rate_is_the_height_of_the_roc_curve(rate: float) -> N
 
 def test_equal_scores_find_as_many_members_as_they_accuse_non_members() -> None:
     one = played(0, 5)
-    same = AttackResult.of(0, np.zeros_like(one.claims), "membership", ("member",), 1, one.answers)  # type: ignore[arg-type]
+    same = AttackResult.of(0, np.zeros_like(one.claims), "membership", ("member",), 1, answers_of(one))
     assert tpr(0.1, OWN, [same], level=0.95, permutations=20).value == pytest.approx(0.1)
     assert auc(OWN, [same], level=0.95, permutations=20).value == pytest.approx(0.5)
 
 
 def test_style_is_in_the_comparison_with_others_alone() -> None:
     one = played(1, 30)
-    who = one.answers.who  # type: ignore[union-attr]
+    who = answers_of(one).who
     styled = AttackResult.of(
-        1, one.claims + 20 * (who < 30)[:, None].astype(np.float32), "membership", ("member",), 1, one.answers  # type: ignore[arg-type]
+        1, one.claims + 20 * (who < 30)[:, None].astype(np.float32), "membership", ("member",), 1, answers_of(one)
     )  # fmt: skip
     assert auc(OTHERS, [styled], level=0.95, permutations=20).value > 0.99
     assert auc(OWN, [styled], level=0.95, permutations=20).value == pytest.approx(
@@ -89,11 +96,9 @@ def test_a_rate_that_the_non_members_cannot_resolve_is_refused_with_the_resoluti
 
 def test_one_class_only_is_refused() -> None:
     one = played(0, 5)
-    kind = np.where(one.answers.kind == HELD_OUT, OUTSIDE, one.answers.kind)  # type: ignore[union-attr]
-    from dataclasses import replace
-
+    kind = np.where(answers_of(one).kind == HELD_OUT, OUTSIDE, answers_of(one).kind)
     only = AttackResult.of(
-        0, one.claims, "membership", ("member",), 1, replace(one.answers, kind=kind)  # type: ignore[type-var]
+        0, one.claims, "membership", ("member",), 1, replace(answers_of(one), kind=kind)
     )  # fmt: skip
     assert isinstance(applies(OWN, [only]), str)
     with pytest.raises(AttackError, match="all or none are members"):
