@@ -63,7 +63,8 @@ class MembershipStrong:
             for attack in (LossDrop(rounds=self.rounds), GradientCosine(rounds=self.rounds)):
                 signals.append(against_others(attack, view, given, context))
         by_question = [given.mean(signal)[:, 0].astype(np.float64) for signal in signals]
-        return np.sum([_standardised(one) for one in by_question], axis=0).astype(np.float32)[:, None]
+        together = np.stack([_standardised(one) for one in by_question]).sum(axis=0)
+        return np.asarray(together, dtype=np.float32)[:, None]
 
 
 def _stages(known: tuple[Reference, ...], last: int) -> IntArray:
