@@ -23,6 +23,7 @@ from fedleak.metrics.interval import in_slices, resampled
 from fedleak.metrics.per_user import EachUser, UserScores
 from fedleak.metrics.ranking import Ranking, Weights
 from fedleak.metrics.shuffles import Deal, deals
+from fedleak.metrics.user_scores import FITTING
 
 __all__ = ["MembershipAnswers", "OWN", "OTHERS", "auc", "tpr", "applies", "tpr_applies", "part", "roc", "EXPOSED"]
 
@@ -205,24 +206,24 @@ def roc(played: Sequence[AttackResult], against: str) -> tuple[list[float], list
 def _exposed(one: AttackResult) -> UserScores:
     """The area under the ROC curve of each user's own records; of users as a whole, who is told from non-members.
 
-    The null swaps a user's members with the same user's non-members: its distribution is symmetric about one half. So
-    many trials of a coin vary as much as the area does under the null hypothesis (Mann and Whitney, 1947).
+    For the null, a user's records take each other's answers, in as many ways as there are users. So many trials of a
+    coin vary as much as the area does then (Mann and Whitney, 1947).
     """
     shown = part(one, OWN)
-    names, values, trials = [], [], []
-    whole = _one_answer(shown)
-    for user in np.unique(shown.about):
-        mine = shown.about[:, 0] == user
-        rows = np.flatnonzero(mine | (shown.right != shown.right[mine][0])) if whole else np.flatnonzero(mine)
-        right = shown.right[rows]
-        yes, no = int(right.sum()), int((right == 0).sum())
-        if not yes or not no:
-            continue
-        [area] = Ranking.of(shown.claims[rows, 0]).auc(right[None].astype(np.float64), np.ones((1, len(rows))))
-        names.append(one.users[user])
-        values.append(float(area))
-        trials.append(3 * yes * no / (yes + no + 1))
-    return UserScores(tuple(names), np.asarray(values), np.asarray(trials))
+    if _one_answer(shown):
+        return FITTING.scores(shown)
+    users = [user for user in np.unique(shown.about) if 0 < shown.right[shown.about[:, 0] == user].mean() < 1]
+    table, trials = np.empty((len(users), len(users))), np.empty(len(users))
+    for place, user in enumerate(users):
+        rows = np.flatnonzero(shown.about[:, 0] == user)
+        right = shown.right[rows].astype(np.float64)
+        rng = rng_for(one.seed, "worst-off", int(user))
+        answers = rng.permuted(np.tile(right, (len(users), 1)), axis=1)
+        answers[place] = right
+        table[:, place] = Ranking.of(shown.claims[rows, 0]).auc(answers, np.ones_like(answers))
+        yes, no = right.sum(), len(right) - right.sum()
+        trials[place] = 3 * yes * no / (yes + no + 1)
+    return UserScores.of_table([one.users[user] for user in users], table, trials)
 
 
 EXPOSED = EachUser(

@@ -63,8 +63,8 @@ class MembershipStrong:
             for attack in (LossDrop(rounds=self.rounds), GradientCosine(rounds=self.rounds)):
                 signals.append(against_others(attack, view, given, context))
         by_question = [given.mean(signal)[:, 0].astype(np.float64) for signal in signals]
-        together = np.stack([_standardised(one) for one in by_question]).sum(axis=0)
-        return np.asarray(together, dtype=np.float32)[:, None]
+        total = sum((_standardised(one) for one in by_question), np.zeros(len(given)))
+        return np.asarray(total, dtype=np.float32)[:, None]
 
 
 def _stages(known: tuple[Reference, ...], last: int) -> IntArray:
