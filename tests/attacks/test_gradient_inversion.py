@@ -76,7 +76,7 @@ def test_label_counts_are_read_from_the_bias_of_the_last_layer() -> None:
     rows = Embedded(MODEL, Task.CLASSIFY, plan, Pool.of(data, ["a", "b", "c"])).updates(START, [0, 1, 2], rngs)
     updates = {name: values.numpy() for name, values in rows.items()}
     found = label_counts(MODEL, START, updates, np.full(3, 10), plan, questions())
-    assert np.array_equal(found, [np.bincount(one.y, minlength=5) for one in data])
+    assert np.array_equal(found, [np.bincount(np.asarray(one.y), minlength=5) for one in data])
     told = ((10, 0, 0, 0, 0),) * 3
     assert label_counts(MODEL, START, updates, np.full(3, 10), plan, questions(told)).tolist() == [
         list(row) for row in told
@@ -104,7 +104,7 @@ def test_a_single_example_is_found(distance: str) -> None:
     rows = Embedded(MODEL, Task.CLASSIFY, plan, Pool.of(data, ["a", "b"])).updates(START, [0, 1], rngs)
     updates = {name: values.numpy() for name, values in rows.items()}
     attack = GradientInversion(iterations=300, distance=distance)  # type: ignore[arg-type]
-    counts = np.stack([np.bincount(one.y, minlength=5) for one in data])
+    counts = np.stack([np.bincount(np.asarray(one.y), minlength=5) for one in data])
     found = attack._search(MODEL, START, updates, counts, plan, questions(), AttackContext(rng_for(0, "attack")))
     errors = [float(((image[0] - one.x[0]) ** 2).mean()) for image, one in zip(found, data, strict=True)]
     assert max(errors) < 10**-2.5  # 25 dB

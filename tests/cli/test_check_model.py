@@ -34,8 +34,10 @@ def signature_of(name: str) -> tuple[Signature, Examples]:
     if Input.NUMBERS in architecture.reads:
         x = rng.random((24, *SHAPE), dtype=np.float32)
         return Signature(task, SHAPE, 4), Examples(x=x, y=rng.integers(4, size=24))
-    x = rng.integers(40, size=(24, 8))
-    return Signature(task, (8,), 40), Examples(x=x, y=None if task is Task.NEXT_TOKEN else rng.integers(4, size=24))
+    tokens = rng.integers(40, size=(24, 8))
+    return Signature(task, (8,), 40), Examples(
+        x=tokens, y=None if task is Task.NEXT_TOKEN else rng.integers(4, size=24)
+    )
 
 
 @pytest.mark.parametrize("name", sorted(set(registry.names("model")) - {"own"}))
@@ -54,7 +56,7 @@ def test_ordinary_models_raise_no_alarm_before_and_after_training(name: str) -> 
 @pytest.mark.parametrize("kind", ["linear", "scaled"])
 @pytest.mark.parametrize("bins", [32, 1024])
 def test_an_imprint_block_is_found_in_its_layer(kind: str, bins: int) -> None:
-    plan = ImprintPlan(bins=bins, kind=kind)
+    plan = ImprintPlan(bins=bins, kind=kind)  # type: ignore[arg-type]
     public = rng_for(0, "public").random((200, *SHAPE), dtype=np.float32) ** 2
     base = Mlp().build(Signature(Task.CLASSIFY, SHAPE, 4))
     model = Imprinted(base, SHAPE, plan, design(plan, public))
@@ -94,7 +96,7 @@ def test_weights_are_read_from_safetensors_and_numpy_archives(tmp_path: Path) ->
     )
     tensors = _tensors(model.init(rng_for(0, "weights")), model.layout)
     (tmp_path / "model.safetensors").write_bytes(safetensors(tensors))
-    np.savez(tmp_path / "model.npz", **tensors)
+    np.savez(tmp_path / "model.npz", **tensors)  # type: ignore[arg-type]
     for name in ("model.safetensors", "model.npz"):
         [found] = check_file(tmp_path / name)
         assert found.tensors == len(tensors) and len(found.suspicions) == 1

@@ -27,7 +27,7 @@ def images(count: int, name: str) -> np.ndarray:
 
 
 def imprinted(kind: str, bins: int = 256) -> Imprinted:
-    plan = ImprintPlan(bins=bins, kind=kind)
+    plan = ImprintPlan(bins=bins, kind=kind)  # type: ignore[arg-type]
     return Imprinted(Mlp(hidden=(8,)).build(SIGNATURE), SHAPE, plan, design(plan, images(400, "public")))
 
 
