@@ -48,8 +48,8 @@ def measure(name: str, seeds: list[int], iterations: int) -> None:
     data: list[Examples] = []
     for seed in seeds:
         [user, *_] = MnistClients(clients=2, examples=max(size, 8), classes=CLASSES, rotated=0.0).load(seed).users
-        drawn = rng_for(seed, "inversion").choice(len(user.examples), size, replace=False)
-        data.append(user.examples.take(drawn))
+        chosen = rng_for(seed, "inversion").choice(len(user.examples), size, replace=False)
+        data.append(user.examples.take(chosen))
     start = initial(model, seeds[0])
     began = time.process_time()
     with one_thread():
