@@ -28,6 +28,7 @@ VISIBLE: dict[str, set[str]] = {
     },
     "anonymous-server": {"snapshots.bin", "aggregates.bin", "shadow.bin", "update-000.bin", "update-001.bin"},
     "insider": {"snapshots.bin"},
+    "model-user": {"snapshots.bin"},  # of which `final` reads the last entry, and an attack's process gets no other
     "malicious-client": {"snapshots.bin"},
     "global-model-client": {"snapshots.bin"},
     "eavesdropper": {"snapshots.bin", "client.bin"},
