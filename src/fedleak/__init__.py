@@ -86,7 +86,6 @@ __all__ = [
     "fill_missing_candidates",
     "Observation",
     "Capability",
-    "Criterion",
     "adversaries",
     "Adversary",
     # A defence of your own
@@ -97,6 +96,7 @@ __all__ = [
     "Game",
     "BaseGame",
     "OptionGame",
+    "Criterion",
     "GameInstance",
     "Answers",
     "AttackResult",

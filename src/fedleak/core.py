@@ -121,6 +121,7 @@ class Capability(enum.Flag):
     INJECT = enum.auto()  # put a record into a client's data
     ISOLATE = enum.auto()  # isolate one client on a model of its own
     JOIN = enum.auto()  # take part as a client
+    CHOOSE_MODEL = enum.auto()  # insert layers of its own design into the model that clients train
 
 
 V = TypeVar("V")

@@ -13,11 +13,13 @@ from small import Silent, column, made, small
 from fedleak.analyses.exposure import Exposure
 from fedleak.attacks.records.exposure_history import language
 from fedleak.attacks.records.scoring import log_probabilities
+from fedleak.core import UserId
 from fedleak.errors import PlanError
 from fedleak.pipeline import stages
 from fedleak.population.secret_formats import parse
 from fedleak.results.audit import Analysis
 from fedleak.trace.prior import Prior
+from fedleak.trace.pseudonyms import Pseudonyms
 from fedleak.trace.truth import Truth
 from fedleak.views.adversaries import EAVESDROPPER
 from fedleak.views.view import View
@@ -42,8 +44,9 @@ def test_bits_are_those_of_the_rank_among_all_pins(found: Analysis, folder: Path
     every = [form[i] for i in range(form.size)]
     reader = language(view, prior.records.characters, prior.records.context)
     logs = log_probabilities(reader, [view.snapshot(view.rounds)], every)[0]
+    names = Pseudonyms.open(folder / "out").names
     for user, bits, whole in zip(column(found, "user"), column(found, "exposed"), column(found, "bits"), strict=True):
-        rank = 1 + (logs > logs[every.index(truth.secrets[user][0])] + 1e-5).sum()
+        rank = 1 + (logs > logs[every.index(truth.secrets[UserId(names[user])][0])] + 1e-5).sum()
         assert whole == pytest.approx(np.log2(10_000))
         assert bits == pytest.approx(np.log2(10_000 / rank), abs=0.02)
 

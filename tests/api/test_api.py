@@ -30,7 +30,8 @@ ArrayDataset Dataset Population User UserId Examples Task Signature
 Attack View Prior Questions Predictions AttackContext SingleLayerAttack features fill_missing_candidates
 Observation Capability adversaries Adversary
 Defence Params Layer
-Game BaseGame OptionGame GameInstance Answers AttackResult Metric Measured YES_NO_METRICS Headline Contract Trace Truth
+Game BaseGame OptionGame Criterion GameInstance Answers AttackResult Metric Measured YES_NO_METRICS Headline Contract
+Trace Truth
 DetailParts Table Figure Series Audit Section
 SweepAnalysis Variation Subject Point format_measured
 FloatArray IntArray rng_for check_attack check_null FedleakError DataError AttackError

@@ -17,6 +17,7 @@ from fedleak.errors import PlanError
 from fedleak.pipeline.runs import withheld
 from fedleak.plan.read import parse
 from fedleak.population.population import Examples
+from fedleak.sandbox.confine import landlock_version
 from fedleak.trace.reader import Trace
 
 PLAN = """
@@ -234,6 +235,21 @@ def test_an_error_in_the_users_code_is_one_line_with_its_own_traceback_under_deb
     if target != "named":
         traced = fedleak("--debug", "train", plan, "--out", "out").stderr
         assert "Traceback" in traced and f"in {'forward' if target == 'failing' else 'unbuilt'}" in traced
+
+
+def test_a_builder_that_reads_a_file_is_refused_before_training(tmp_path: Path, fedleak: Run) -> None:
+    (tmp_path / "sizes.txt").write_text("12")
+    done = fedleak("train", write(tmp_path, PLAN.replace("own_nets:tensor", "own_nets:reading") + REID), "--out", "out")
+    if landlock_version():
+        assert done.returncode == 1
+        last = done.stderr.strip().splitlines()[-1]
+        assert "cannot build your model in their own process" in last and "Permission" in last and "sizes.txt" in last
+        assert not list((tmp_path / "out").rglob("trace"))
+    without = PLAN.replace('own_nets:tensor"', 'own_nets:reading"\nrebuild = false').replace("= 14", "= 2")
+    done = fedleak("audit", write(tmp_path, without + REID + "[audit]\ncontrols = []\n"), "--out", "other")
+    assert done.returncode == 0, done.stderr
+    with pytest.raises(PlanError, match=r"'representatives' cannot do without building the model.*rebuild"):
+        parse(IMAGES.replace('dropping"', 'dropping"\nrebuild = false') + '[[attack]]\nname = "representatives"\n')
 
 
 def test_a_model_named_in_a_plan_is_not_withheld_but_the_users_data_is() -> None:

@@ -42,7 +42,9 @@ def printed(code: str) -> list[str]:
 
 
 def test_no_verb_that_only_reads_imports_torch_sklearn_or_scipy() -> None:
-    assert printed(VERBS) == [f"{verb} True []" for verb in ("--version", "list", "list --matrix", "check demo")]
+    assert printed(VERBS) == [
+        f"{verb} True []" for verb in ("--version", "list", "list --matrix", "check demo --quick")
+    ]
 
 
 def test_the_module_of_every_registered_component_is_imported_without_them() -> None:

@@ -42,7 +42,7 @@ centralised = false
 IDENTIFY = '[[attack]]\nname = "reid-knn"\nk = 3\n'
 LINK = '[[attack]]\nname = "link-cosine"\nshadows = 4\nshadow_rounds = 2\n'
 MATCH = '[[attack]]\nname = "match-cosine"\n[[game]]\nname = "match"\npairs = 400\n'
-GROUP = '[[attack]]\nname = "attribute-labels"\n[[game]]\nname = "attribute"\nattribute = "slant"\n'
+GROUP = '[[attack]]\nname = "attribute-mlp"\nepochs = 3\n[[game]]\nname = "attribute"\nattribute = "slant"\n'
 WHO = ("attack", "adversary", "game", "metric", "control")
 
 
@@ -95,6 +95,7 @@ def test_a_game_that_is_added_later_is_asked_of_the_federation_that_is_there(tmp
     page = (tmp_path / "out" / "report.html").read_text()
     assert "Which of these users sent this update?" in page
     assert "Which of these anonymous updates come from the same client?" in page
+    assert page.count("shadow clients are neither asked about nor shown") >= 1
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from clinic import PLAN, record_run
 from clinic_app.task import train
 from curious import BuildsTheModel, ReadsTheData
 
+from fedleak.cli.main import cli
 from fedleak.errors import AttackError, PlanError
 from fedleak.pipeline.attack_runner import build_questions, predict
 from fedleak.pipeline.runs import facts, runs
@@ -209,6 +211,14 @@ def test_a_data_set_and_a_training_of_ones_own_train_a_federation_here(tmp_path:
     stepped = parse(text + '[[defence]]\nname = "dp-sgd"\nnoise = 1.0\nclip = 1.0\n')
     with pytest.raises(PlanError, match="happen inside 'clinic_app"):
         train_run(stepped, runs(stepped, tmp_path / "defended")[-1], lambda units: None)
+
+
+def test_the_check_reads_the_owners_and_builds_the_model(small: Path, tmp_path: Path) -> None:
+    (tmp_path / "plan.toml").write_text(plan_of(small).text)
+    checked = CliRunner().invoke(cli, ["check", str(tmp_path / "plan.toml")])
+    assert checked.exit_code == 0, checked.exception
+    assert "valid; reads a recorded run" in checked.output and "its time is not estimated" in checked.output
+    assert "Data: 12 users" in checked.output and "Model: " in checked.output
 
 
 def test_an_attack_cannot_import_the_module_that_holds_the_data(small: Path, tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def test_attacks_that_this_audit_could_have_run_are_listed_with_their_question()
     named = {item.why: item.what for item in found[ATTACK]}
     assert "reid-mlp" in named["Which of these users sent this update?"]
     assert "reid-knn" not in named["Which of these users sent this update?"], "it was run"
-    assert any("link-cosine" in item.what for item in found[PRIOR])
+    assert any("link-cosine" in item.what for item in found[ATTACK])
     assert found[RUNS][0].what == "variation between runs"
     assert any("server" in item.what for item in found[ADVERSARY])
 
@@ -54,6 +54,11 @@ def test_what_the_data_does_not_allow_is_one_line() -> None:
 
 def test_data_with_attributes_makes_their_attacks_possible() -> None:
     assert any("attribute-mlp" in item.what for item in groups(["attributes"])[ATTACK])
+
+
+def test_a_game_that_no_prior_data_may_precede_needs_another_plan() -> None:
+    found = [item for item in untested(parse(TINY), facts(["records"], "next-token")) if item.needs == PRIOR]
+    assert any("eavesdrop" in item.what and 'prior = "none"' in item.why for item in found)
 
 
 def test_nothing_repeats_and_the_list_is_short() -> None:

@@ -103,8 +103,10 @@ def test_anyones_own_table_is_audited_and_their_names_are_escaped(fedleak: Run, 
     )
     done = fedleak("audit", "mine.toml", "--out", "out")
     assert done.returncode == 0, done.stderr
+    hidden = (tmp_path / "out" / "report.html").read_text()
+    assert fedleak("report", "out", "--names").returncode == 0
     page = (tmp_path / "out" / "report.html").read_text()
-    assert "&lt;script&gt;alert(1)" in page
+    assert "&lt;script&gt;alert(1)" in page and "&lt;script&gt;alert(1)" not in hidden
     assert "<script>" not in page
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from fedleak.errors import DataError, FedleakError, PlanError, did_you_mean
-from fedleak.pipeline.first_plan import FirstPlan, write_plan
+from fedleak.pipeline.first_plan import Choice, FirstPlan, write_plan
 from fedleak.pipeline.propose import propose
 from fedleak.plan.read import parse
 from fedleak.population.look import Guess
@@ -131,13 +132,18 @@ def _working(plan: FirstPlan, source: str) -> tuple[str, list[str]]:
     except DataError as error:
         if read.population.prior != "chrono":
             raise
-        other = text.replace('prior = "chrono"', 'prior = "random"', 1)
+        # A random half is drawn by days, where there are times: they are left out as well.
+        known = Choice("random", "the adversary knows a random half of each user's data; the times cannot divide it")
+        untimed = {key: choice for key, choice in plan.tables["dataset"].items() if key != "time"}
+        population = {**plan.tables["population"], "prior": known}
+        tables = {**plan.tables, "dataset": untimed, "population": population}
+        other = write_plan(replace(plan, tables=tables))
         again = parse(other, source)
         try:
             found = prepare(again.dataset, again.population, again.seeds[0])
         except FedleakError:
             raise error from None
-        return other, [f"prior is random: {error}", *_told(found)]
+        return other, [f"the times are not used, and prior is random: {error}", *_told(found)]
     return text, _told(found)
 
 

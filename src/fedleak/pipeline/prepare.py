@@ -12,16 +12,18 @@ from fedleak.core import Layout
 from fedleak.errors import PlanError, did_you_mean
 from fedleak.federation.federation import Client, make_clients
 from fedleak.federation.model import Input, Model, Signature
+from fedleak.federation.models.own import Own
 from fedleak.federation.monitor import halved
 from fedleak.federation.promises import promises
 from fedleak.federation.tampering import Tampering
-from fedleak.pipeline.active_adversary import tamper
+from fedleak.pipeline.active_adversary import imprinted, tamper
 from fedleak.pipeline.runs import Run
 from fedleak.plan.plan import Plan
 from fedleak.plan.together import require_bufferless
 from fedleak.population.background import sample
 from fedleak.population.population import Examples
 from fedleak.population.prepare import Prepared, prepare, salted_seed
+from fedleak.sandbox.preflight import require_buildable
 from fedleak.trace.evidence import Evidence
 from fedleak.trace.members import MemberRecords
 from fedleak.trace.prior import Background, Prior
@@ -58,6 +60,9 @@ def prepare_run(plan: Plan, run: Run) -> PreparedRun:
         validation, test = halved(population.test)
         population = replace(population, test=test)
     model = fitting_model(plan, population)
+    if isinstance(run.own_model, Own) and run.variant.label == "plain" and run.seed == plan.seeds[0]:
+        signature = Signature(population.task, population.input_shape, outputs(plan, population))
+        require_buildable(run.own_model, signature, model.layout, run.withheld)
     for defence in run.variant.defences:
         require_bufferless(defence, model)
     seed = salted_seed(population, run.seed)
@@ -152,6 +157,8 @@ def fitting_model(plan: Plan, prepared: Prepared) -> Model:
         if prepared.task not in attack.tasks:
             raise PlanError(f"attack '{attack.name}' does not apply to the task '{prepared.task.value}'; remove it")
     model: Model = plan.model.build(Signature(prepared.task, prepared.input_shape, outputs(plan, prepared)))
+    if plan.imprint is not None:
+        model = imprinted(plan, model, prepared)
     check_layers(plan, model.layout)
     return model
 

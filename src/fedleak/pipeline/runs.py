@@ -160,7 +160,7 @@ def attacked(plan: Plan, variant: Variant, folder: Path) -> Path | None:
     to which its shadow clients send raw updates, and applies the defence on its own machine. Where it cannot build the
     model there, its shadow clients have to apply it, in the federation that measures utility.
     """
-    if variant.adaptive != "clients" or not importable(plan):
+    if variant.adaptive != "clients" or not buildable(plan):
         return None
     return folder / replace(variant, adaptive=None).folder
 
@@ -168,7 +168,7 @@ def attacked(plan: Plan, variant: Variant, folder: Path) -> Path | None:
 def runs(plan: Plan, out: Path) -> list[Run]:
     """Every run of a plan, in the order of its variants and seeds."""
     recorded = [] if plan.trace is None else [recorded_identity(plan)]
-    handed = plan.model if isinstance(plan.model, Own) and importable(plan) else None
+    handed = plan.model if isinstance(plan.model, Own) and buildable(plan) else None
     return [
         Run(
             variant=variant,
@@ -209,9 +209,9 @@ def _reference(variant: Variant) -> Variant:
     return replace(variant, control=None, adaptive=None) if variant.adaptive else Variant()
 
 
-def importable(plan: Plan) -> bool:
+def buildable(plan: Plan) -> bool:
     """Whether an attack's process can build the plan's model: not one that was given as an object."""
-    return not isinstance(plan.model, Own) or plan.model.importable
+    return not isinstance(plan.model, Own) or plan.model.handed_over
 
 
 def withheld(plan: Plan) -> frozenset[str]:

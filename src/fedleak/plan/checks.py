@@ -88,6 +88,11 @@ def buildable(attacks: Sequence[Attack], model: Architecture, isolate: IsolatePl
                 f"{source}: attack '{attack.name}' builds the model in a process of its own, where one that was given "
                 'as an object does not exist; name its code in [model] (name = "module:callable")'
             )
+        if wanted is not None and not getattr(model, "rebuild", True):
+            raise PlanError(
+                f"{source}: attack '{attack.name}' cannot do without building the model, but [model] says rebuild = "
+                "false; remove one of them"
+            )
 
 
 def fitting(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from msgspec import Meta
 
-from fedleak.plan.capability_tables import InjectPlan, IsolatePlan, JoinPlan, ProxyPlan
+from fedleak.plan.capability_tables import ImprintPlan, InjectPlan, IsolatePlan, JoinPlan, ProxyPlan
 from fedleak.plan.recorded_tables import PriorPlan, TracePlan, TruthPlan
 from fedleak.plan.signoff_table import SignoffPlan
 
@@ -30,6 +30,7 @@ __all__ = [
     "TracePlan",
     "TruthPlan",
     "PriorPlan",
+    "ImprintPlan",
     "InjectPlan",
     "IsolatePlan",
     "JoinPlan",
@@ -272,6 +273,7 @@ class Plan:
     trace: TracePlan | None  # None: Fedleak trains the federation itself
     truth: TruthPlan
     prior: PriorPlan
+    imprint: ImprintPlan | None
     inject: InjectPlan | None
     isolate: IsolatePlan | None
     join: JoinPlan | None
@@ -326,6 +328,6 @@ def trained_part(resolved: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a resolved plan that determines what is trained."""
     decides = (
         *("dataset", "population", "model", "federation", "trace", "truth", "prior"),
-        *("inject", "isolate", "join", "proxy", "record"),
+        *("imprint", "inject", "isolate", "join", "proxy", "record"),
     )
     return {key: resolved[key] for key in decides if key in resolved}

@@ -21,6 +21,7 @@ _INSTEAD = "`fedleak simulate-like RUN` writes a plan that trains such a federat
 _UNTRAINED: Mapping[str, str] = {
     "defence": "the clients of a recorded run have sent what they sent; a defence would change that",
     "inject": "a record cannot be injected into data that was trained on already",
+    "imprint": "no layer can be inserted any more",
     "isolate": "no client can be isolated any more",
     "join": "no client can join any more",
     "proxy": "no client can join any more",

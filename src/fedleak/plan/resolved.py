@@ -13,7 +13,13 @@ __all__ = ["resolved"]
 
 def resolved(plan: Plan) -> dict[str, Any]:
     """Every table of a plan; of a recorded run only those that say something about it."""
-    powers = {"inject": plan.inject, "isolate": plan.isolate, "join": plan.join, "proxy": plan.proxy}
+    powers = {
+        "imprint": plan.imprint,
+        "inject": plan.inject,
+        "isolate": plan.isolate,
+        "join": plan.join,
+        "proxy": plan.proxy,
+    }
     federation = {key: value for key, value in to_dict(plan.federation).items() if (key, value) != ("train", None)}
     # Without these keys at their defaults, plans from before them still describe the runs that they trained.
     unused = {("held_out", 0.0), ("outsiders", 0)}

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
 import json
 import os
 import resource
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.abc import MetaPathFinder
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -23,16 +19,12 @@ from fedleak.core import rng_for
 from fedleak.errors import FedleakError
 from fedleak.sandbox import encode
 from fedleak.sandbox.confine import confine
+from fedleak.sandbox.own_code import FindByFile, installation
 from fedleak.views.view import View
 
-__all__ = ["AttackJob", "VIEW", "SCRATCH", "RESULT", "run_job", "message", "installation"]
+__all__ = ["AttackJob", "VIEW", "SCRATCH", "RESULT", "run_job", "message"]
 
 VIEW, SCRATCH, RESULT = "view", "scratch", "predictions.npy"
-# What numerical libraries read of the system: shared objects, devices, the processor, and where they are loaded.
-_SYSTEM = [
-    *("/usr", "/lib", "/lib64", "/opt/intel", "/etc/ld.so.cache", "/etc/localtime", "/dev/urandom", "/dev/zero"),
-    *("/proc/self/maps", "/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system/cpu", "/sys/fs/cgroup"),
-]
 _SPARE = 1 << 30  # bytes beyond the memory for updates: what an attack needs to compute with them
 _LONGEST = 2000  # characters of an error message
 
@@ -60,7 +52,7 @@ def run_job(job: AttackJob, say: Callable[[dict[str, Any]], None]) -> None:
     )
     say({"confined": str(found) if found.complete else ""})
     try:
-        sys.meta_path.insert(0, _ByFile(job.modules))
+        sys.meta_path.insert(0, FindByFile(job.modules))
         predictions = _predictions(folder, lambda share: say({"progress": share}))
     except MemoryError:
         say({"error": "memory", "text": ""})
@@ -91,29 +83,6 @@ def _predictions(folder: Path, tick: Callable[[float], None]) -> Any:
         rng_for(given["seed"], "attack"), memory=given["memory"], workers=given["workers"], tick=add
     )
     return np.asarray(given["attack"].run(view, given["prior"], given["questions"], context))
-
-
-def installation() -> list[Path]:
-    """Where Python, its packages and the libraries of the system lie: code that every process may read."""
-    package = Path(__file__).resolve().parent.parent
-    places = [sys.prefix, sys.base_prefix, sys.exec_prefix, *(path for path in sys.path if "site-packages" in path)]
-    return [package, *(Path(path) for path in dict.fromkeys([*places, *_SYSTEM]))]
-
-
-class _ByFile(MetaPathFinder):
-    """Finds modules by their files: the folders that they lie in cannot be searched any more."""
-
-    def __init__(self, files: dict[str, str]) -> None:
-        self._files = files
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if name not in self._files:
-            return None
-        file = Path(self._files[name])
-        within = [str(file.parent)] if file.name == "__init__.py" else None
-        return importlib.util.spec_from_file_location(name, file, submodule_search_locations=within)
 
 
 def _limit(job: AttackJob) -> None:

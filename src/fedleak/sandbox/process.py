@@ -8,7 +8,6 @@ import multiprocessing
 import os
 import shutil
 import signal
-import sys
 import tempfile
 import threading
 from collections.abc import Callable, Collection, Iterator
@@ -26,8 +25,9 @@ from fedleak.core import UserId
 from fedleak.errors import AttackError, AttackStopped, FedleakError
 from fedleak.games.game import Predictions, Questions
 from fedleak.sandbox import encode
-from fedleak.sandbox.confined import RESULT, SCRATCH, VIEW, AttackJob, installation
+from fedleak.sandbox.confined import RESULT, SCRATCH, VIEW, AttackJob
 from fedleak.sandbox.fork_server import fork_server, without_main
+from fedleak.sandbox.own_code import installation, loaded_code
 from fedleak.sandbox.zygote import FROM_ZYGOTE, fork_zygote, request, serve
 from fedleak.trace.files import private_folder
 from fedleak.trace.prior import Prior
@@ -176,13 +176,7 @@ def _import_own(view: View) -> None:
 
 def _code(*objects: Any) -> tuple[dict[str, str], tuple[str, ...]]:
     """Code outside the installation: every module that this process has loaded, and the objects' whole packages."""
-    files = {
-        name: str(module.__file__)
-        for name, module in list(sys.modules.items())
-        if name != "__main__" and str(getattr(module, "__file__", None) or "").endswith(".py")
-    }
-    installed = [str(place) for place in installation()]
-    own = {name: file for name, file in files.items() if not file.startswith(tuple(installed))}
+    own = loaded_code()
     tops = {type(one).__module__.partition(".")[0] for one in objects}
     packages = [file for name, file in own.items() if name in tops and file.endswith("__init__.py")]
     return own, tuple(str(Path(file).parent) for file in packages)

@@ -164,8 +164,11 @@ def about(game: Game, plan: Plan | None = None, silos: int = 0) -> GameInfo:
     unit = "user" if plan is None else plan.truth.unit
     behind = bool(silos) and unit == "user" and game.behind_question
     pooled = "A client stands for all users behind it." if silos and unit == "client" else ""
+    hides = game.needs_prior is False and plan is not None and plan.trace is None and plan.population.prior != "none"
+    shared = "The adversary has no prior data here: shadow clients are neither asked about nor shown." if hides else ""
+    asked = behind or in_unit(game.summary, unit)
     return GameInfo(
-        question=" ".join(filter(None, (behind or in_unit(game.summary, unit), in_unit(game.note, unit), pooled))),
+        question=" ".join(filter(None, (asked, in_unit(game.note, unit), pooled, shared))),
         unit=unit,
         controls=list(game.controls if plan is None or plan.trace is None else possible_controls(game)),
         metrics=[metric.info for metric in game.metrics],
@@ -247,6 +250,7 @@ def weakest_promises(run: RunResult) -> list[Promise]:
             tested_delta=tested.tested_delta,
             shown=tested.shown,
             most=tested.most,
+            shown_over_run=tested.shown_over_run,
             contradicted=tested.contradicted,
         )
         for promise, tested in zip(weakest, run.facts[0].promises, strict=True)

@@ -26,6 +26,8 @@ __all__ = [
     "ENCLAVE_SERVER",
     "ACTIVE_SERVER",
     "MALICIOUS_CLIENT",
+    "MALICIOUS_SERVER",
+    "MALICIOUS_AGGREGATE_SERVER",
     "everyone",
     "weakest",
     "describe",
@@ -42,6 +44,7 @@ _PLAIN: Mapping[Observation | Capability, str] = {
     Capability.INJECT: "inject a record of its own into a client's data",
     Capability.ISOLATE: "isolate one client on a model of its own",
     Capability.JOIN: "take part as a client",
+    Capability.CHOOSE_MODEL: "insert layers of its own design into the model",
 }
 
 
@@ -185,6 +188,21 @@ MALICIOUS_CLIENT = Adversary(
     capabilities=Capability.JOIN,
     summary="A client that keeps every version of the shared model and trains on false examples to make the others "
     "reveal more.",
+)
+MALICIOUS_SERVER = Adversary(
+    name="malicious-server",
+    observations=SERVER.observations,
+    capabilities=Capability.CHOOSE_MODEL,
+    summary="The company that runs the training, breaking the protocol: it sees what the server sees, and sends "
+    "clients a model with layers that are made to leak.",
+)
+# Secure aggregation says what the server sees, not what it sends: whoever writes the clients' code decides that.
+MALICIOUS_AGGREGATE_SERVER = Adversary(
+    name="malicious-aggregate-server",
+    observations=AGGREGATE_SERVER.observations,
+    capabilities=Capability.CHOOSE_MODEL,
+    summary="The company that runs the training under secure aggregation, breaking the protocol: it sees only the sum "
+    "of a round's updates, and sends clients a model with layers that are made to leak.",
 )
 
 

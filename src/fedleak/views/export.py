@@ -26,6 +26,7 @@ from fedleak.views.view import View
 __all__ = ["export_view"]
 
 _POWERS: Mapping[str, Capability] = {
+    "imprint": Capability.CHOOSE_MODEL,
     "inject": Capability.INJECT,
     "isolate": Capability.ISOLATE,
     "join": Capability.JOIN,

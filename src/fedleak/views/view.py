@@ -211,6 +211,19 @@ class View:
             raise NotVisible("no client of the adversary's was in this run; let one in with a table [join] in the plan")
         return found
 
+    @property
+    def imprint(self) -> Mapping[str, Any]:
+        """The settings of the block that the adversary inserted into the model."""
+        if Capability.CHOOSE_MODEL not in self.adversary.capabilities:
+            raise NotVisible(
+                f"adversary '{self.adversary.name}' did not change the model: it lacks the capability to "
+                f"{flag_names(Capability.CHOOSE_MODEL)} ({describe(Capability.CHOOSE_MODEL)})"
+            )
+        [found] = self._done("imprint") or [{}]
+        if not found:
+            raise NotVisible("no imprint block was in this run's model; insert one with a table [imprint] in the plan")
+        return {key: value for key, value in found.items() if key != "power"}
+
     def _done(self, power: str) -> list[Mapping[str, Any]]:
         return [one for one in self._trace.header.tampering if one["power"] == power]
 

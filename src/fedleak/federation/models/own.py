@@ -59,6 +59,13 @@ class Own:
             "(SiloBN); the shared model is then evaluated with the statistics of the test batch"
         ),
     ] = "averaged"
+    rebuild: Annotated[
+        bool,
+        Meta(
+            description="whether attacks build the model again, in a process of their own that reads code and no other "
+            "files. false: attacks that cannot do without are refused, and reid-strong does not retrain"
+        ),
+    ] = True
 
     @classmethod
     def of(cls, given: Any) -> Own:
@@ -83,6 +90,11 @@ class Own:
     def importable(self) -> bool:
         """Whether another process can build it, too."""
         return not self.target.startswith(_GIVEN)
+
+    @property
+    def handed_over(self) -> bool:
+        """Whether attacks build it again."""
+        return self.importable and self.rebuild
 
     def imitated(self, signature: Signature, layout: Layout | None = None) -> Imitated:
         """The same for imitating the clients of a recorded run: with dropout and running statistics, if it has any.
