@@ -34,7 +34,8 @@ VISIBLE: dict[str, set[str]] = {
     "aggregate-server": {"snapshots.bin", "aggregates.bin", "client.bin"},
     "enclave-server": {"snapshots.bin", "client.bin"},
 }
-VISIBLE["active-server"] = VISIBLE["server"]  # it can do more, not see more
+VISIBLE["active-server"] = VISIBLE["malicious-server"] = VISIBLE["server"]  # they can do more, not see more
+VISIBLE["malicious-aggregate-server"] = VISIBLE["aggregate-server"]
 PUBLIC = {"header.json", "log"}
 
 

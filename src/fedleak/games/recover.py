@@ -62,6 +62,7 @@ class Recover(BaseGame):
 
     name: ClassVar[str] = "recover"
     needs_data: ClassVar[tuple[str, ...]] = ("images", "background")
+    strongest: ClassVar[str | None] = "imprint"
     criteria: ClassVar[tuple[Criterion, ...]] = ("singling out", "inference")
     summary: ClassVar[str] = "Which of the images that clients trained on can be recovered?"
     metrics: ClassVar[tuple[Metric, ...]] = (
