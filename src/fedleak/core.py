@@ -111,6 +111,7 @@ class Observation(enum.Flag):
     SELECTION = enum.auto()  # which clients took part in a round
     AGGREGATE = enum.auto()  # the sum of a round's updates
     SIZES = enum.auto()  # how many examples each client trained on
+    MODEL = enum.auto()  # the global model of the last round, which is released
 
 
 class Capability(enum.Flag):

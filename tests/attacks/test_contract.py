@@ -28,12 +28,21 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "profile-proxy": {"layer": "fc1"},  # labels do not depend on the mark, so the output layer hardly does
     "mgan-prior": QUICK,
     "mgan-linked": QUICK,
+    "mgan-weighted": {"pretraining": 200, "steps": 20, "rounds": 3, "iterations": 15, "width": 0.1},
+    "mgan-linked-paper": {"steps": 100, "iterations": 15, "width": 0.1, "shadows": 8},
     "mgan-passive": LONGER,
     "mgan-passive-paper": {"steps": 100, "iterations": 15, "width": 0.1},
     # A model of four rounds is flat, so small steps leave noise as noise.
     "model-inversion-paper": {"steps": 60, "rate": 100.0, "confidence": 1.0},
     "mgan-active": LONGEST,
     "gradient-inversion": {"iterations": 60, "step": 0.15},
+    # References of sixteen rounds each are trained again for every federation.
+    "membership-lira": {"references": 2},
+    "membership-lira-online": {"references": 2},
+    "membership-rmia": {"references": 2},
+    "membership-strong": {"references": 2, "rounds": 4},
+    "membership-cosine": {"rounds": 6},
+    "membership-drop": {"rounds": 6},
 }
 # From nothing, and minutes; or like another one here.
 SLOW = (
@@ -42,6 +51,8 @@ SLOW = (
     "mgan-active",
     "mgan-active-paper",
     "mgan-linked",
+    "mgan-linked-paper",
+    "mgan-weighted",
     "representatives-paper",
 )
 

@@ -25,7 +25,7 @@ def test_an_adversary_is_described_in_a_sentence(name: str) -> None:
 
 def test_every_sight_and_power_has_plain_words_of_its_own() -> None:
     said = [describe(flag) for flag in (*Observation, *Capability)]
-    assert len(set(said)) == 6 + 4
+    assert len(set(said)) == 7 + 4
     assert describe(Observation.NONE) == "nothing"
 
 

@@ -25,6 +25,7 @@ from fedleak.population.population import Examples
 from fedleak.population.prepare import Prepared, prepare, salted_seed
 from fedleak.sandbox.preflight import require_buildable
 from fedleak.trace.evidence import Evidence
+from fedleak.trace.members import MemberRecords
 from fedleak.trace.prior import Background, Prior
 from fedleak.trace.truth import Truth
 
@@ -91,6 +92,8 @@ def lacks(plan: Plan, run: Run) -> bool:
         return False
     if any(game.needs_evidence for game in plan.games) and Truth.load(run.folder / "truth").evidence is None:
         return True
+    if any(game.needs_members for game in plan.games) and Truth.load(run.folder / "truth").members is None:
+        return True
     if plan.population.prior == "none" or not _without_prior(plan):
         return False
     public = Prior.load(run.folder / "prior").background
@@ -113,6 +116,7 @@ def _save_truth(plan: Plan, population: Prepared, clients: tuple[Client, ...], s
         secrets={user.id: user.secrets for user in users if user.secrets},
         decoys={user.id: user.decoys for user in users if user.decoys},
         evidence=Evidence.of(population) if any(game.needs_evidence for game in plan.games) else None,
+        members=MemberRecords.of(population) if any(game.needs_members for game in plan.games) else None,
         seed=seed,
     ).save(folder)
 

@@ -96,6 +96,23 @@ class PopulationPlan:
     test_share: Annotated[
         float, Meta(gt=0, lt=1, description="held out from every user for utility, if the data set has no test set")
     ] = 0.2
+    held_out: Annotated[
+        float,
+        Meta(
+            ge=0,
+            lt=1,
+            description="share of every user's data that no client trains on, drawn at random before any other split: "
+            "the non-members that game `membership` asks about",
+        ),
+    ] = 0.0
+    outsiders: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="users who take no part, drawn and split like those who do: the non-members of game "
+            "`membership`. With disjoint, they are in no other run either",
+        ),
+    ] = 0
     min_examples: Annotated[int, Meta(ge=2, description="users with fewer examples are too small to split")] = 4
     few: Annotated[Literal["drop", "stop"], Meta(description="what to do about users with too few examples")] = "drop"
     twins: Annotated[

@@ -106,6 +106,11 @@ def require(
                 f"{source} [prior]: would give the adversary users' data before game '{game.name}' asks for it; audit "
                 "that game in a plan without prior data"
             )
+        if getattr(game, "needs_members", False):
+            raise PlanError(
+                f"{source}: game '{game.name}' asks about records that clients did and did not train on, which a "
+                "recorded run does not say; train one like it (fedleak simulate-like)"
+            )
         if game.needs_evidence and truth.data is None:
             raise PlanError(
                 f"{source} [truth]: answers to game '{game.name}' are compared with the clients' own data; add data = "

@@ -29,6 +29,7 @@ _OPENS: Mapping[Observation, frozenset[str]] = {
     Observation.SELECTION: frozenset({"client"}),
     Observation.AGGREGATE: frozenset({"aggregates"}),
     Observation.SIZES: frozenset({"size"}),
+    Observation.MODEL: frozenset({"snapshots"}),  # whose last entry is all that `export` writes and `final` reads
 }
 
 
@@ -138,6 +139,12 @@ class View:
         self._require(Observation.SNAPSHOTS)
         return self._trace.snapshot(self._kept[self._checked(round_number, first=0)])
 
+    @property
+    def final(self) -> Params:
+        """The finished model, after the last round."""
+        self._require(Observation.MODEL)
+        return self._trace.snapshot(self._trace.rounds)
+
     def aggregate(self, round_number: int) -> Params:
         """The weighted mean of a round's updates."""
         self._require(Observation.AGGREGATE)
@@ -237,6 +244,11 @@ class View:
             name: (values + self.updates.layer(name)[rows].sum(axis=0)).astype(np.float32)
             for name, values in start.items()
         }
+
+    @property
+    def holds_updates(self) -> bool:
+        """Whether single updates were recorded, or only sums."""
+        return self._trace.header.holds_updates
 
     @cached_property
     def updates(self) -> Updates:
