@@ -26,12 +26,12 @@ from fedleak.lazy import stats, torch
 from fedleak.plan.plan import FederationPlan
 from fedleak.population.population import Examples
 
-__all__ = ["Tested", "put_to_the_test", "shown"]
+__all__ = ["LOUD", "Tested", "Values", "put_to_the_test", "shown"]
 
 Values = npt.NDArray[np.float64]
 
 _TRIALS = 1000  # with the canary, and as many without
-_LOUD = 1e3  # how far the canary stands out: any clip must bound it
+LOUD = 1e3  # how far the canary stands out: any clip must bound it
 _MOST_RECORDS = 100  # on a client of the test: what one record does is drowned in more
 
 
@@ -98,7 +98,7 @@ def _clients(defences: Sequence[Defence], statement: Statement, training: Traini
     scores = np.empty((2, _TRIALS))
     for side, sign in enumerate((1.0, -1.0)):
         for trial in range(_TRIALS):
-            update: Params = {"canary": np.float32(sign * _LOUD**2) * direction}
+            update: Params = {"canary": np.float32(sign * LOUD**2) * direction}
             for n, defence in enumerate(defences):
                 update = defence.on_update(update, rng_for(seed, "canary", side, trial, n))
             if statement.seen == "model":
@@ -120,7 +120,7 @@ def _records(
     model = Mlp(hidden=(4,)).build(Signature(Task.CLASSIFY, (5,), 2))
     # The others are blank, and move nothing but the last bias, so that the canary is heard.
     x = np.zeros((size, 5), dtype=np.float32)
-    x[0] = _LOUD
+    x[0] = LOUD
     start = model.init(rng_for(seed, "canary weights"))
     for layer in model.layout:
         start[layer.name][layer.span("bias")] = 0.0

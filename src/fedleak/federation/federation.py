@@ -29,7 +29,7 @@ from fedleak.plan.plan import FederationPlan
 from fedleak.plan.together import require_bufferless, require_places
 from fedleak.population.population import Examples, Share
 
-__all__ = ["Client", "Round", "make_clients", "initial", "train"]
+__all__ = ["Client", "Round", "make_clients", "initial", "select_clients", "train"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def train(
     aggregator = Aggregator(settings, defences, isolation, seed)
     past: list[list[int]] = []
     for _ in range(start):
-        past.append(_select(clients, settings.fraction, defences, past, seed))
+        past.append(select_clients(clients, settings.fraction, defences, past, seed))
     try:
         for number in range(start + 1, settings.rounds + 1):
             if monitor is not None:
@@ -135,7 +135,7 @@ def train(
                     break
                 if isinstance(engine, Embedded):  # own training has a learning rate of its own
                     engine.settings = replace(settings, lr=settings.lr * monitor.rate)
-            selected = _select(clients, settings.fraction, defences, past, seed)
+            selected = select_clients(clients, settings.fraction, defences, past, seed)
             past.append(selected)
             with one_thread():
                 if everything is not None:
@@ -244,7 +244,7 @@ def _guarded(
     return data
 
 
-def _select(
+def select_clients(
     clients: Sequence[Client],
     fraction: float,
     defences: Sequence[Defence],

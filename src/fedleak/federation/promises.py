@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from fedleak.federation.canaries import put_to_the_test
+from fedleak.federation.canary_run import shown_over_run
 from fedleak.federation.hooks import Defence
 from fedleak.federation.privacy import training
 from fedleak.plan.plan import FederationPlan
@@ -37,6 +38,7 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True):
     tested_delta: float | None = None  # at which that epsilon is stated: the test has fewer records than the run
     shown: float | None = None  # what they show to be given away at least, with 95% confidence
     most: float | None = None  # what they could show at most: a larger epsilon cannot be contradicted
+    shown_over_run: float | None = None  # what canary clients show of the whole run at least, with 95% confidence
     contradicted: bool = False
 
 
@@ -58,6 +60,8 @@ def promises(
     known = training(defences, plan, clients, examples, taken=taken)
     for place, stated in enumerate(defence.privacy(known) for defence in defences):
         put = put_to_the_test(defences, place, known, plan, seed) if canaries else None
+        over_run = shown_over_run(defences, stated, known, plan, seed) if canaries else None
+        too_much = stated.epsilon is not None and over_run is not None and over_run > stated.epsilon
         found.append(
             Promise(
                 defence=stated.defence,
@@ -80,7 +84,8 @@ def promises(
                 tested_delta=put.delta if put else None,
                 shown=put.shown if put else None,
                 most=put.most if put else None,
-                contradicted=put is not None and put.contradicted,
+                shown_over_run=over_run,
+                contradicted=too_much or (put is not None and put.contradicted),
             )
         )
     return found

@@ -137,20 +137,33 @@ def promise(given: Promise) -> str:
     )
     if given.warning:
         said += f" Weak: {given.warning}."
-    if given.shown is None or given.tested is None:
-        return said
-    stated = epsilon(given.tested)
-    if given.tested_delta is not None and given.tested_delta != given.delta:
-        stated += f" (at delta {given.tested_delta:.1e})"
-    least = f"canaries show at least {epsilon(given.shown)} in one round"
-    if given.contradicted:
-        return f"{said} CONTRADICTED: {least}, and {stated} is stated there."
-    if given.most is not None and given.tested > given.most:
-        return (
-            f"{said} Not tested: canaries cannot show more than {epsilon(given.most)} in one round, and "
-            f"{stated} is stated there; they show at least {epsilon(given.shown)}."
-        )
-    return f"{said} C{least[1:]} and do not contradict the {stated} stated there."
+    return " ".join([said, *_tested(given)])
+
+
+def _tested(given: Promise) -> list[str]:
+    """What canaries show of a stated epsilon: in one round, and over the whole run."""
+    found = []
+    if given.shown is not None and given.tested is not None:
+        stated = epsilon(given.tested)
+        if given.tested_delta is not None and given.tested_delta != given.delta:
+            stated += f" (at delta {given.tested_delta:.1e})"
+        least = f"canaries show at least {epsilon(given.shown)} in one round"
+        if given.shown > given.tested:
+            found.append(f"CONTRADICTED: {least}, and {stated} is stated there.")
+        elif given.most is not None and given.tested > given.most:
+            found.append(
+                f"Not tested in one round: canaries cannot show more than {epsilon(given.most)} there, and "
+                f"{stated} is stated; they show at least {epsilon(given.shown)}."
+            )
+        else:
+            found.append(f"C{least[1:]} and do not contradict the {stated} stated there.")
+    if given.shown_over_run is not None and given.epsilon is not None:
+        least = f"canary clients show at least {epsilon(given.shown_over_run)} over the whole run"
+        if given.shown_over_run > given.epsilon:
+            found.append(f"CONTRADICTED: {least}, and {epsilon(given.epsilon)} is stated for it.")
+        else:
+            found.append(f"C{least[1:]} and do not contradict the {epsilon(given.epsilon)} stated for it.")
+    return found
 
 
 def _family(setting: Setting) -> str:

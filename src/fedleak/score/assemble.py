@@ -250,6 +250,7 @@ def weakest_promises(run: RunResult) -> list[Promise]:
             tested_delta=tested.tested_delta,
             shown=tested.shown,
             most=tested.most,
+            shown_over_run=tested.shown_over_run,
             contradicted=tested.contradicted,
         )
         for promise, tested in zip(weakest, run.facts[0].promises, strict=True)

@@ -1,0 +1,73 @@
+"""What canary clients show of a stated epsilon over a whole run: honest noise, noise that is too small, false alarms.
+
+    python benchmarks/canaries.py [--runs 200]
+
+DP-FedAvg with 8 of 40 clients a round, 20 rounds, delta 1e-3, clip 1. "Found" is the share of runs in which the check
+contradicts the stated epsilon; of honest mechanisms it may be 5%.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import numpy as np
+
+from fedleak.core import FloatArray, Params
+from fedleak.defences.dp_fedavg import DpFedAvg
+from fedleak.federation.canaries import put_to_the_test
+from fedleak.federation.canary_run import shown_over_run
+from fedleak.federation.privacy import Training
+from fedleak.plan.plan import FederationPlan
+
+PLAN = FederationPlan(rounds=20, weighting="equal")
+TRAINING = Training(
+    rounds=20, most=20, clients=40, selected=8, fresh=True, equal=True, epochs=1, batch=10, sizes=(30, 80)
+)
+
+
+class Quieter(DpFedAvg):
+    """Adds a part of the noise that it states."""
+
+    share = 0.5
+
+    def _honest(self) -> DpFedAvg:
+        return DpFedAvg(noise=self.noise * self.share, clip=self.clip, where=self.where)
+
+    def on_update(self, update: Params, rng: np.random.Generator) -> Params:
+        return self._honest().on_update(update, rng)
+
+    def on_aggregate(self, aggregate: Params, shares: FloatArray, rng: np.random.Generator) -> Params:
+        return self._honest().on_aggregate(aggregate, shares, rng)
+
+
+def shown(defence: DpFedAvg, seed: int) -> tuple[float, float]:
+    statement = defence.privacy(TRAINING)
+    found = shown_over_run([defence], statement, TRAINING, PLAN, seed)
+    assert found is not None and statement.epsilon is not None
+    return found, statement.epsilon
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--runs", type=int, default=200, help="runs of each honest mechanism")
+    runs = parser.parse_args().runs
+    print("| noise | stated epsilon | shown | half the noise: found over the run | in one round | CPU s |")
+    print("| ---: | ---: | ---: | ---: | ---: | ---: |")
+    for noise in (2.0, 4.0, 8.0, 16.0, 32.0):
+        start = time.process_time()
+        least, stated = shown(DpFedAvg(noise=noise, clip=1.0, where="server", delta=1e-3), 0)
+        seconds = time.process_time() - start
+        quiet = Quieter(noise=noise, clip=1.0, where="server", delta=1e-3)
+        found = np.mean([low > said for low, said in (shown(quiet, seed) for seed in range(20))])
+        tested = [put_to_the_test([quiet], 0, TRAINING, PLAN, seed) for seed in range(20)]
+        once = np.mean([one is not None and one.contradicted for one in tested])
+        print(f"| {noise:g} | {stated:.2f} | {least:.2f} | {found:.0%} | {once:.0%} | {seconds:.1f} |", flush=True)
+    for where in ("server", "local"):
+        honest = DpFedAvg(noise=4.0, clip=1.0, where=where, delta=1e-3)  # type: ignore[arg-type]
+        wrong = sum(low > said for low, said in (shown(honest, 1000 + seed) for seed in range(runs)))
+        print(f"honest, noise 4 on the {where}: contradicted in {wrong} of {runs} runs", flush=True)
+
+
+if __name__ == "__main__":
+    main()
