@@ -28,6 +28,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "profile-proxy": {"layer": "fc1"},  # labels do not depend on the mark, so the output layer hardly does
     "mgan-prior": QUICK,
     "mgan-linked": QUICK,
+    "mgan-weighted": {"pretraining": 200, "steps": 20, "rounds": 3, "iterations": 15, "width": 0.1},
+    "mgan-linked-paper": {"steps": 100, "iterations": 15, "width": 0.1, "shadows": 8},
     "mgan-passive": LONGER,
     "mgan-passive-paper": {"steps": 100, "iterations": 15, "width": 0.1},
     # A model of four rounds is flat, so small steps leave noise as noise.
@@ -41,6 +43,8 @@ SLOW = (
     "mgan-active",
     "mgan-active-paper",
     "mgan-linked",
+    "mgan-linked-paper",
+    "mgan-weighted",
     "representatives-paper",
 )
 

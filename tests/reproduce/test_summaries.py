@@ -17,8 +17,8 @@ from fedleak.reproduce.lookup import measured
 from fedleak.reproduce.rows import ROWS, chosen, deciding, verdict
 from fedleak.reproduce.summary import Figure, From, Summary, folder, is_stale, plan_name, plan_sha256, read, read_all
 from fedleak.results.audit import Analysis, Audit
+from fedleak.results.detail import Detail, Quality, Series
 from fedleak.results.detail import Figure as Drawn
-from fedleak.results.detail import Series
 from fedleak.score.labels import label
 
 SUMMARIES = read_all(folder())
@@ -80,6 +80,8 @@ def impossible(where: From, plan: Plan, summary: Summary) -> str:
     if where.game and where.game not in games:
         return f"no game '{where.game}' in {sorted(games)}"
     metrics = {metric.name for game in games.values() for metric in game.metrics}
+    if where.quality:
+        return "" if attacks[where.attack] == "reconstruct" else "only reconstructed images have a quality"
     if where.metric not in metrics:
         return f"no metric '{where.metric}' in {sorted(metrics)}"
     parts = [part for together in plan.resolved["defence"] for part in together]
@@ -166,6 +168,26 @@ def test_a_figure_is_a_cell_of_an_analysis_with_the_interval_beside_it() -> None
         found("AP", layer="lstm")
     with pytest.raises(FedleakError, match=r"no column 'APP'; did you mean 'AP'"):
         found("APP", layer="out")
+
+
+def test_a_figure_is_a_quality_of_an_attacks_images_or_of_the_real_ones() -> None:
+    detail = Detail(
+        attack="mgan-prior", adversary="server", game="reconstruct", defence=None, control=None, null=[],
+        quality=[Quality(name="inception", value=2.5, low=2.0, high=2.9, real=3.1)],
+    )  # fmt: skip
+    audit = Audit(
+        title="", story="", created="", source="", population={}, federation={}, findings=[], threats=[], attacks={},
+        defences={}, scores=[], details=[detail], untested=[], plan="", resolved={}, environment={},
+    )  # fmt: skip
+
+    def found(**where: Any) -> Figure:
+        return measured(Figure(name="x", source=From(attack="mgan-prior", **where)), audit)
+
+    drawn, real = found(quality="inception"), found(quality="inception", real=True)
+    assert (drawn.value, drawn.low, drawn.high) == (2.5, 2.0, 2.9)
+    assert (real.value, real.low, real.chance) == (3.1, None, None)
+    with pytest.raises(FedleakError, match=r"figure 'x': 0 qualities of images fit 'readable of mgan-prior"):
+        found(quality="readable")
 
 
 def test_a_figure_is_the_end_of_a_line_in_a_figure_of_an_analysis() -> None:

@@ -100,8 +100,10 @@ def test_an_active_server_and_a_malicious_client_are_declared_and_their_effect_i
     for out, who in (("active", "active server"), ("joined", "malicious client")):
         results = json.loads((tmp_path / out / "results.json").read_text())
         [effect] = results["analyses"]
-        assert effect["name"] == "side-effect" and effect["columns"] == ["round", "passive (undisturbed)", who]
-        assert len(effect["rows"]) == 4
+        assert effect["name"] == "side-effect"
+        assert effect["columns"] == ["round", "passive (undisturbed)", who, "difference", "low", "high"]
+        assert len(effect["rows"]) == 5 and effect["rows"][-1][0] == "last 1"
+        assert effect["rows"][-1][3] == pytest.approx(effect["rows"][-1][2] - effect["rows"][-1][1])
         # Active or not, everything starts from the same model, unless it has one more output.
         assert out == "joined" or effect["rows"][0][1] == effect["rows"][0][2]
         assert effect["rows"][-1][1] != effect["rows"][-1][2]

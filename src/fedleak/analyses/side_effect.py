@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fedleak.analyses.analysis import BaseAnalysis, Numbered
-from fedleak.core import format_value
+from fedleak.core import format_interval, format_value
 from fedleak.errors import PlanError
 from fedleak.federation.utility import evaluate, metric_of
+from fedleak.lazy import stats
 from fedleak.pipeline import stages
 from fedleak.pipeline.prepare import fitting_model
 from fedleak.pipeline.runs import runs
@@ -53,11 +54,18 @@ class SideEffect(BaseAnalysis):
             "passive (undisturbed)": self._curve(quiet, out / "analyses" / self.name),
             who: self._curve(plan, out),
         }
-        before, after = curves.values()
+        every = [np.asarray(curve) for curve in curves.values()]  # (seeds, rounds)
+        before, after = (curve.mean(axis=0) for curve in every)
         task = prepare(plan.dataset, plan.population, plan.seeds[0]).task
         metric = metric_of(task).name
         rounds = [float(n) for n in range(len(before))]
         tail = max(1, len(before) // 4)
+        lost = _paired(every[0][:, -tail:].mean(axis=1), every[1][:, -tail:].mean(axis=1), plan.audit.level)
+        rows: list[list[str | float | None]] = [
+            [n, float(a), float(b), *_paired(one, other, plan.audit.level)]
+            for n, a, b, one, other in zip(rounds, before, after, *(curve.T for curve in every), strict=True)
+        ]
+        rows.append([f"last {tail}", float(before[-tail:].mean()), float(after[-tail:].mean()), *lost])
         shaken = [float(np.abs(np.diff(curve[-tail - 1 :])).mean()) for curve in (before, after)]
         return Analysis(
             name=self.name,
@@ -66,18 +74,21 @@ class SideEffect(BaseAnalysis):
                 f"{metric.capitalize()} of the shared model on the test set after every round, mean over "
                 f"{len(plan.seeds)} seed(s). Undisturbed, which is also what a passive attack leaves: "
                 f"{format_value(float(before[-tail:].mean()))} over the last {tail} rounds; with the {who}: "
-                f"{format_value(float(after[-tail:].mean()))}. From round to round it changes by "
-                f"{format_value(shaken[0])} and {format_value(shaken[1])} there."
+                f"{format_value(float(after[-tail:].mean()))}. The difference is {_told(*lost)}. From round to round "
+                f"it changes by {format_value(shaken[0])} and {format_value(shaken[1])} there."
             ),
-            columns=["round", *curves],
-            rows=[[n, float(a), float(b)] for n, a, b in zip(rounds, before, after, strict=True)],
+            columns=["round", *curves, "difference", "low", "high"],
+            rows=rows,
             figures=[
                 Figure(
                     kind="lines",
                     title=f"{metric.capitalize()} of the shared model by round",
                     x_label="round",
                     y_label=metric,
-                    series=[Series(name=name, x=rounds, y=[float(v) for v in curve]) for name, curve in curves.items()],
+                    series=[
+                        Series(name=name, x=rounds, y=[float(v) for v in curve])
+                        for name, curve in zip(curves, (before, after), strict=True)
+                    ],
                 )
             ],
         )
@@ -95,7 +106,7 @@ class SideEffect(BaseAnalysis):
         return parse(plan.text, plan.source, merged(plan.change, change))
 
     def _curve(self, plan: Plan, out: Path) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """Utility after every round, from round 0, mean over seeds."""
+        """Utility after every round, from round 0: (seeds, rounds)."""
         found = []
         for run in runs(plan, out):
             if run.variant.label != "plain":
@@ -105,5 +116,22 @@ class SideEffect(BaseAnalysis):
             found.append(
                 [evaluate(model, trace.snapshot(n), prepared.test, prepared.task) for n in range(trace.rounds + 1)]
             )
-        mean: np.ndarray[Any, np.dtype[np.float64]] = np.mean(found, axis=0)
-        return mean
+        return np.asarray(found, dtype=np.float64)
+
+
+def _paired(
+    before: np.ndarray[Any, np.dtype[np.float64]], after: np.ndarray[Any, np.dtype[np.float64]], level: float
+) -> tuple[float, float | None, float | None]:
+    """The mean difference of pairs with Student's interval; one pair has none."""
+    apart = after - before
+    mean, n = float(apart.mean()), len(apart)
+    if n < 2:
+        return mean, None, None
+    half = float(stats.t.ppf((1 + level) / 2, n - 1) * apart.std(ddof=1) / np.sqrt(n))
+    return mean, mean - half, mean + half
+
+
+def _told(mean: float, low: float | None, high: float | None) -> str:
+    if low is None or high is None:
+        return f"{format_value(mean)}, without an interval, as there is one seed"
+    return f"{format_interval(mean, low, high)} over the seeds"

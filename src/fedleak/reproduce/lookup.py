@@ -9,6 +9,7 @@ import msgspec
 from fedleak.errors import FedleakError, did_you_mean
 from fedleak.reproduce.summary import Figure, From
 from fedleak.results.audit import Analysis, Audit, Score
+from fedleak.results.detail import Detail
 
 __all__ = ["measured"]
 
@@ -22,6 +23,8 @@ def measured(figure: Figure, audit: Audit) -> Figure:
             value, low, high, chance = _cell(where, audit.analyses)
         elif where.utility:
             value, low, high, chance = _utility(where, audit.scores)
+        elif where.quality:
+            value, low, high, chance = _quality(where, audit.details)
         else:
             score = _score(where, audit.scores)
             value, low, high, chance = score.value, score.low, score.high, score.chance
@@ -56,7 +59,26 @@ def _score(where: From, scores: Sequence[Score]) -> Score:
     return found[0]
 
 
-def _same_run(where: From, score: Score) -> bool:
+def _quality(where: From, details: Sequence[Detail]) -> Numbers:
+    """Of an attack's images; of the victims' own there is no interval."""
+    known = {
+        f"{quality.name} of {detail.attack} as {detail.adversary}": quality
+        for detail in details
+        if _same_run(where, detail) and detail.adaptive == where.adaptive
+        for quality in detail.quality
+    }
+    wanted = f"{where.quality} of {where.attack} as "
+    found = [quality for name, quality in known.items() if name.startswith(wanted + where.adversary)]
+    if len(found) != 1:
+        raise FedleakError(
+            f"{len(found)} qualities of images fit '{wanted}{where.adversary}'{did_you_mean(wanted, known)}"
+        )
+    if where.real:
+        return found[0].real, None, None, None
+    return found[0].value, found[0].low, found[0].high, None
+
+
+def _same_run(where: From, score: Score | Detail) -> bool:
     if score.control != where.control or (score.defence is None) != (where.defence is None):
         return False
     defence = score.defence or {}

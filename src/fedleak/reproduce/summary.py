@@ -34,7 +34,7 @@ Verdict = Literal["reproduced", "direction only", "not reproduced"]
 
 
 class From(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Where a figure stands in the result of the plan: a score, a utility, or a cell or line of an analysis."""
+    """Where a figure stands in the result: a score, quality of images, a utility, or a cell or line of an analysis."""
 
     attack: str = ""  # as results.json names it, for instance "reid-mlp (layer=out)"
     metric: str = ""
@@ -43,6 +43,8 @@ class From(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     defence: dict[str, Any] | None = None  # name, and as many settings as it takes to tell it from others
     adaptive: bool = False
     control: str | None = None
+    quality: str = ""  # of an attack's images, instead of a metric: readable, inception, ...
+    real: bool = False  # the quality of the victims' own images
     utility: Literal["", "value", "undefended", "centralised", "knn", "chance"] = ""
     analysis: str = ""
     row: dict[str, str | float] = {}  # of an analysis: cells of the row that tell it from others

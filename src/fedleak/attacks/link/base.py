@@ -114,11 +114,7 @@ class Linker:
         earlier, later = number[questions.updates[:, 0]], number[questions.updates[:, 1]]
         compared = np.unique(np.stack([earlier, later], axis=1), axis=0).tolist()
         histories = {(first, second): self._history(number, first, second) for first, second in compared}
-        known = self._shadows(view, model, prior, _updates(view, model, compared[0][0]), context.rng, seed)
-        learners = np.zeros(self.shadows, dtype=np.bool_)
-        learners[: self.shadows // 2] = True
-        embed = self.learn(view, model, known.of(learners), context.rng)
-        threshold = threshold_of(known.of(~learners), embed)
+        embed, threshold = self._learnt(view, model, prior, compared[0][0], context.rng, seed)
         table = np.full(len(number), -1, dtype=np.int64)
         vectors: dict[int, FloatArray] = {}
         for at in sorted({at for rounds in histories.values() for at in rounds}):
@@ -138,6 +134,27 @@ class Linker:
             a, b = table[questions.updates[asked]].T
             claims[asked] = alike[a, b]
         return claims[:, None]
+
+    def identities(self, view: View, prior: Prior, rng: np.random.Generator) -> IntArray:
+        """An identity for each update by the vote of Algorithm 2: those of the first round are the identities."""
+        model, number = model_of(view), view.updates.round
+        rounds = np.unique(number).tolist()
+        embed, _ = self._learnt(view, model, prior, rounds[0], rng, int(rng.integers(2**31)))
+        vectors = [embed(self.describe(view, model, view.snapshot(at - 1), _updates(view, model, at))) for at in rounds]
+        found = np.empty(len(number), dtype=np.int64)
+        for at, named in zip(rounds, name_updates(vectors, self.k), strict=True):
+            found[number == at] = named.identity
+        return found
+
+    def _learnt(
+        self, view: View, model: Model, prior: Prior, at: int, rng: np.random.Generator, seed: int
+    ) -> tuple[Embed, float]:
+        """Learn from shadow clients like those of one round; half of them set the threshold."""
+        known = self._shadows(view, model, prior, _updates(view, model, at), rng, seed)
+        learners = np.zeros(self.shadows, dtype=np.bool_)
+        learners[: self.shadows // 2] = True
+        embed = self.learn(view, model, known.of(learners), rng)
+        return embed, threshold_of(known.of(~learners), embed)
 
     def _history(self, number: IntArray, first: int, second: int) -> list[int]:
         """The rounds to be described for comparing two, in order, both included."""

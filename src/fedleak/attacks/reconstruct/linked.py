@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
@@ -11,15 +11,19 @@ from msgspec import Meta
 from fedleak.attacks.features import unit
 from fedleak.attacks.link.base import Linker, standardised
 from fedleak.attacks.link.cosine import LinkCosine, LinkRepresentativesCosine
+from fedleak.attacks.link.siamese import LinkRepresentatives
+from fedleak.attacks.reconstruct.mgan_ai import MganPassivePaper
 from fedleak.attacks.reconstruct.prior import MganPrior
 from fedleak.attacks.reconstruct.victim_context import Scene
 from fedleak.attacks.shadow import model_of
 from fedleak.core import IntArray, Observation
 from fedleak.games.game import Questions
+from fedleak.games.reconstruct import ImageQuestions
 from fedleak.lazy import scipy
+from fedleak.trace.prior import Background, Prior
 from fedleak.views.view import View
 
-__all__ = ["MganLinked", "tracks"]
+__all__ = ["MganLinked", "MganLinkedPaper", "tracks"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +49,39 @@ class MganLinked(MganPrior):
         """The run with inferred links."""
         linker: Linker = LinkCosine() if self.by == "updates" else LinkRepresentativesCosine()
         return Scene(view, questions, tracks(view, linker, self.vote))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MganLinkedPaper(MganPassivePaper):
+    """`mgan-passive-paper` by a server that sees anonymous updates, as in section VI: the paper's linker comes first.
+
+    A Siamese network, trained on shadow clients, compares representatives, and Algorithm 2 names every update by a
+    majority vote. Two updates of a round may get one identity: the update that is asked about is then the one used.
+    """
+
+    name: ClassVar[str] = "mgan-linked-paper"
+    summary: ClassVar[str] = (
+        "Links anonymous updates by their representatives, a Siamese network and a majority vote, then trains a GAN "
+        "against that client's models (as in the paper)."
+    )
+    needs: ClassVar[Observation] = Observation.SNAPSHOTS | Observation.UPDATES | Observation.SIZES
+    imitates: ClassVar[bool] = True  # the linker simulates clients
+
+    shadows: Annotated[int, Meta(ge=4, description="shadow clients of the linker")] = 20
+    k: Annotated[int, Meta(ge=1, description="how many past rounds of an identity vote (K)")] = 3
+
+    def scene(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Scene:
+        """The run with voted identities."""
+        assert isinstance(questions, ImageQuestions)
+        linker = LinkRepresentatives(shadows=self.shadows, k=self.k)
+        links = linker.identities(
+            view, replace(prior, background=Background(examples=questions.auxiliary, shows={})), rng
+        )
+        for row in questions.updates:
+            twins = (view.updates.round == view.updates.round[row]) & (links == links[row])
+            twins[row] = False
+            links[twins] = links.max() + 1 + np.arange(int(twins.sum()))
+        return Scene(view, questions, links)
 
 
 def tracks(view: View, linker: Linker, vote: int) -> IntArray:

@@ -67,11 +67,15 @@ class MganPassive(Loop):
 
     def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> Predictions:
         """A generator for every victim."""
-        scene = Scene(view, questions)
+        scene = self.scene(view, prior, questions, context.rng)
         rounds = {victim: spread(scene.rounds(victim), self.rounds) for victim in scene.victims}
         first = sorted({number for own in rounds.values() for number in own[: self.early]})
         portraits = scene.portraits(self._inversion, first, context.rng)
         return self._drawn(scene, rounds, portraits, context)
+
+    def scene(self, view: View, prior: Prior, questions: Questions, rng: np.random.Generator) -> Scene:
+        """The run, with the links that this adversary sees."""
+        return Scene(view, questions)
 
     @property
     def _inversion(self) -> Inversion:

@@ -62,7 +62,7 @@ class Scene:
 
     def rounds(self, handle: int) -> list[int]:
         """The rounds in which a client sent something."""
-        found: list[int] = self.view.updates.round[self.rows(handle)].tolist()
+        found: list[int] = np.unique(self.view.updates.round[self.rows(handle)]).tolist()
         return found
 
     def update(self, rows: IntArray) -> Params:
