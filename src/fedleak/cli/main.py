@@ -26,7 +26,6 @@ _VERBS = (
     "list",
     "check",
     "check-defence",
-    "check-model",
     "trace",
     "simulate-like",
     "data",
@@ -38,7 +37,7 @@ Exit codes:
   1    error, explained in one line
   2    usage error
   3    the lower bound of a leak exceeds a limit of the plan (check-defence: a defence has no effect, or breaks the
-       epsilon that it states; check-model: something looks like an imprint block)
+       epsilon that it states)
   130  interrupted; rerun the same command to resume"""
 
 

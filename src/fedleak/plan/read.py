@@ -54,7 +54,6 @@ _TOP: Mapping[str, Any] = {
     "trace": dict,
     "truth": dict,
     "prior": dict,
-    "imprint": dict,
     "inject": dict,
     "isolate": dict,
     "join": dict,

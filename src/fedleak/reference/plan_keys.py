@@ -14,7 +14,6 @@ from fedleak.plan.meaning import meaning
 from fedleak.plan.plan import (
     AuditPlan,
     FederationPlan,
-    ImprintPlan,
     InjectPlan,
     IsolatePlan,
     JoinPlan,
@@ -57,7 +56,6 @@ _TABLES = (
     ("trace", TracePlan),
     ("truth", TruthPlan),
     ("prior", PriorPlan),
-    ("imprint", ImprintPlan),
     ("inject", InjectPlan),
     ("isolate", IsolatePlan),
     ("join", JoinPlan),

@@ -1,1 +1,0 @@
-"""Which training examples can be read out of what clients send."""
