@@ -111,6 +111,7 @@ class Observation(enum.Flag):
     SELECTION = enum.auto()  # which clients took part in a round
     AGGREGATE = enum.auto()  # the sum of a round's updates
     SIZES = enum.auto()  # how many examples each client trained on
+    MODEL = enum.auto()  # the global model of the last round, which is released
 
 
 class Capability(enum.Flag):
@@ -120,6 +121,7 @@ class Capability(enum.Flag):
     INJECT = enum.auto()  # put a record into a client's data
     ISOLATE = enum.auto()  # isolate one client on a model of its own
     JOIN = enum.auto()  # take part as a client
+    CHOOSE_MODEL = enum.auto()  # insert layers of its own design into the model that clients train
 
 
 V = TypeVar("V")

@@ -35,6 +35,14 @@ SETTINGS: dict[str, dict[str, Any]] = {
     # A model of four rounds is flat, so small steps leave noise as noise.
     "model-inversion-paper": {"steps": 60, "rate": 100.0, "confidence": 1.0},
     "mgan-active": LONGEST,
+    "gradient-inversion": {"iterations": 60, "step": 0.15},
+    # References of sixteen rounds each are trained again for every federation.
+    "membership-lira": {"references": 2},
+    "membership-lira-online": {"references": 2},
+    "membership-rmia": {"references": 2},
+    "membership-strong": {"references": 2, "rounds": 4},
+    "membership-cosine": {"rounds": 6},
+    "membership-drop": {"rounds": 6},
 }
 # From nothing, and minutes; or like another one here.
 SLOW = (

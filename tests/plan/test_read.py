@@ -101,7 +101,8 @@ def test_a_good_plan_keeps_what_was_said_and_fills_in_the_rest() -> None:
             "[limits.identify]",
             '[audit]\nadversaries = ["eavesdropper"]\n[limits.identify]',
             "bad.toml [audit]: attack 'reid-knn' needs updates; adversary 'eavesdropper' lacks updates. "
-            "Choose one that has it: server, anonymous-server, active-server (fedleak list --matrix)",
+            "Choose one that has it: server, anonymous-server, active-server, malicious-server (fedleak list "
+            "--matrix)",
         ),
     ],
 )

@@ -280,3 +280,31 @@ def test_a_lower_score_is_never_drawn_ranked_or_advised_as_worse(found: Tradeoff
         assert "none scores less" not in found.advice
     if bare.bound >= found.target > weak.bound and (weak.kept or 0) > 0:
         assert "cheapest setting" in found.advice and "noise" in found.advice
+
+
+SUMS = {"name": "secure-aggregation"}
+
+
+@pytest.mark.parametrize("defence", [SUMS, {"name": "clip", "bound": 1.0, "also": [SUMS]}])
+def test_secure_aggregation_is_never_called_enough_without_naming_who_may_change_the_model(
+    defence: dict[str, Any],
+) -> None:
+    prices = [PRICES[0], price(defence, 0.9, 0.9)]
+    found = weighed(score(NONE, 0.9), score(defence, 0.12), prices=prices)
+    assert found.advice.startswith("The cheapest setting that")
+    assert "not enough by itself: this assumes that 'server' sends the agreed model" in found.advice
+    assert "Whoever may change the model that clients train" in found.advice
+    nearest = weighed(score(NONE, 0.9), score(defence, 0.8), prices=prices)
+    assert nearest.advice.startswith("No tested setting") and "Whoever may change the model" in nearest.advice
+
+
+def test_advice_about_a_server_that_sees_only_sums_says_whether_it_may_change_the_model() -> None:
+    scores = [score(NONE, 0.9, adversary="aggregate-server"), score(WEAK, 0.12, adversary="aggregate-server")]
+    assert "Whoever may change the model" in weighed(*scores, prices=PRICES).advice
+    able = "malicious-aggregate-server"
+    scores = [score(NONE, 0.9, adversary=able), score(WEAK, 0.12, adversary=able)]
+    assert weighed(*scores, prices=PRICES).advice.endswith("which may change the model that clients train.")
+
+
+def test_advice_about_updates_says_nothing_of_secure_aggregation() -> None:
+    assert "Secure aggregation" not in weighed(score(NONE, 0.9), score(WEAK, 0.12), prices=PRICES).advice

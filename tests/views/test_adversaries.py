@@ -25,13 +25,13 @@ def test_an_adversary_is_described_in_a_sentence(name: str) -> None:
 
 def test_every_sight_and_power_has_plain_words_of_its_own() -> None:
     said = [describe(flag) for flag in (*Observation, *Capability)]
-    assert len(set(said)) == 6 + 3
+    assert len(set(said)) == 7 + 4
     assert describe(Observation.NONE) == "nothing"
 
 
 def test_only_a_server_can_link_updates() -> None:
     able = [adversary.name for adversary in everyone() if Observation.LINKS in adversary.observations]
-    assert able == ["server", "active-server"]
+    assert able == ["server", "active-server", "malicious-server"]
 
 
 def test_the_matrix_says_what_each_adversary_lacks() -> None:

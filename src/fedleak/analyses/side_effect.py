@@ -26,7 +26,7 @@ from fedleak.trace.reader import Trace
 
 __all__ = ["SideEffect"]
 
-_POWERS = {"isolate": "active server", "join": "malicious client"}
+_POWERS = {"imprint": "imprint block", "isolate": "active server", "join": "malicious client"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,9 @@ class SideEffect(BaseAnalysis):
     def check(self, plan: Plan) -> None:
         """Reject a plan in which nothing is done to the run."""
         if not any(getattr(plan, power) is not None for power in _POWERS):
-            raise PlanError("analysis 'side-effect' needs a plan with an active adversary: a table [isolate] or [join]")
+            raise PlanError(
+                "analysis 'side-effect' needs a plan with an active adversary: a table [imprint], [isolate] or [join]"
+            )
 
     def run(self, plan: Plan, out: Path, progress: Progress, jobs: int | None) -> Analysis:
         """Train the same federation undisturbed, and measure both after every round."""

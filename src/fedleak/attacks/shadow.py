@@ -24,10 +24,11 @@ from fedleak.federation.engines.embedded import one_thread
 from fedleak.federation.engines.engine import engine_for
 from fedleak.federation.hooks import Defence, PublicData
 from fedleak.federation.model import Model, Signature
+from fedleak.federation.models.imprint import Imprinted
 from fedleak.federation.update_pipeline import apply_update_defences as leaving
 from fedleak.lazy import torch
 from fedleak.plan.configure import configure
-from fedleak.plan.plan import FederationPlan
+from fedleak.plan.plan import FederationPlan, ImprintPlan
 from fedleak.population.population import Examples
 from fedleak.trace.prior import Prior
 from fedleak.views.view import OwnModel, View
@@ -84,6 +85,9 @@ def rebuilt(view: View) -> Model | None:
         )
         signature = Signature(view.task, tuple(view.settings["input_shape"]), int(view.settings["outputs"]))
         model: Model = architecture.build(signature)
+        if "imprint" in view.settings:  # every client is told how to build the layers that it trains
+            plan = configure(ImprintPlan, dict(view.settings["imprint"]), "trace [imprint]")
+            model = Imprinted(model, signature.input_shape, plan)
     except PlanError:
         return None
     return model if model.layout == view.layout else None

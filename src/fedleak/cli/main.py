@@ -26,6 +26,7 @@ _VERBS = (
     "list",
     "check",
     "check-defence",
+    "check-model",
     "trace",
     "simulate-like",
     "data",
@@ -37,7 +38,7 @@ Exit codes:
   1    error, explained in one line
   2    usage error
   3    the lower bound of a leak exceeds a limit of the plan (check-defence: a defence has no effect, or breaks the
-       epsilon that it states)
+       epsilon that it states; check-model: something looks like an imprint block)
   130  interrupted; rerun the same command to resume"""
 
 

@@ -156,6 +156,8 @@ def train(
                 sizes = pool.sizes[slots[present]]
                 done = aggregator.add_up(number, received, present, sizes)
             now = {name: now[name] + done.aggregate[name] for name in now}
+            if tampering.imprint is not None:
+                now = tampering.imprint.restore(now)
             if monitor is not None:
                 monitor.see(now)
             yield Round(

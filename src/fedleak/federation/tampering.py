@@ -3,16 +3,20 @@
 - Isolation (Song et al., 2020, section V-D): a client gets a model that no other client's updates change. It starts as
   the shared model does; the shared model continues without it. The paper's server sends its discriminator, which it
   trains between rounds (`fedleak.federation.affiliated_server`).
+- Choosing the model (Fowl et al., 2022): the server inserts a block of layers whose gradients hold single examples
+  (`fedleak.federation.models.imprint`). The model is then another one for everybody; every round begins with the block
+  as it was designed.
 - Joining: a client of the adversary, whose data is regenerated each round from the shared model
   (`fedleak.federation.gan_client` has the one of Hitaj et al., 2017).
 
-Neither is a hook (`fedleak.federation.hooks`), because each needs what no defence may have. A defence acts on every
-client alike, by settings that everybody knows, and keeps no state. An adversary picks its victims by index, sends them
-another model than the others get, leaves their updates out of the mean, and learns from every model that it is sent. So
-the federation asks a `Tampering` at three places of its own: `Newcomer.data` before a round is trained, the models of
-an `Isolation` when clients train, and `Isolation.move` when updates are added up (there the server trains, too).
+None of them is a hook (`fedleak.federation.hooks`), because each needs what no defence may have. A defence acts on
+every client alike, by settings that everybody knows, and keeps no state. An adversary picks its victims by index, sends
+them another model than the others get, leaves their updates out of the mean, and learns from every model that it is
+sent. So the federation asks a `Tampering` at four places of its own: `Newcomer.data` before a round is trained, the
+models of an `Isolation` when clients train, `Isolation.move` when updates are added up (there the server trains, too),
+and `Imprinting.restore` when the shared model has moved.
 Injected records are no tampering with the federation: they are in the population before it begins
-(`fedleak.population.inject`). All three are declared in the plan and told by the trace's header.
+(`fedleak.population.inject`). All of them are declared in the plan and told by the trace's header.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ from fedleak.errors import PlanError, did_you_mean
 from fedleak.plan.plan import IsolatePlan
 from fedleak.population.population import Examples
 
-__all__ = ["Affiliate", "Isolation", "Newcomer", "NOTHING", "Tampering", "victims"]
+__all__ = ["Affiliate", "Imprinting", "Isolation", "Newcomer", "NOTHING", "Tampering", "victims"]
 
 
 class Newcomer(Protocol):
@@ -66,6 +70,14 @@ class Isolation:
         self.models[client] = model if self.affiliate is None else self.affiliate.improve(client, model)
 
 
+class Imprinting(Protocol):
+    """A server that inserted layers into the model, and puts them back as it designed them before every round."""
+
+    def restore(self, weights: Params) -> Params:
+        """The model as clients are sent it next."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Tampering:
     """Everything that an adversary does to one run; nothing, where the plan grants no capability."""
@@ -73,6 +85,7 @@ class Tampering:
     isolated: tuple[int, ...] = ()  # client indices
     newcomer: Newcomer | None = None
     affiliate: Affiliate | None = None  # of the isolated clients
+    imprint: Imprinting | None = None
 
 
 NOTHING = Tampering()

@@ -153,6 +153,7 @@ class Game(Protocol):
     needs_prior: ClassVar[bool | None]  # True: the adversary needs prior data; False: it must have none; None: either
     needs_owners: ClassVar[bool]  # False: its answers are in the trace, whoever the users are
     needs_evidence: ClassVar[bool]  # whether predictions are scored against users' data, which the truth then stores
+    needs_members: ClassVar[bool]  # whether it asks about records that clients did or did not train on
     allows_join: ClassVar[bool]  # whether it works in a run with a malicious client
     strongest: ClassVar[str | None]  # the strongest attack, without which no defence is recommended; if there is one
     multiples: ClassVar[bool]  # whether multiples of chance are meaningful
@@ -205,6 +206,7 @@ class BaseGame:
     criteria: ClassVar[tuple[Criterion, ...]] = ()
     needs_prior: ClassVar[bool | None] = True
     needs_evidence: ClassVar[bool] = False
+    needs_members: ClassVar[bool] = False
     needs_data: ClassVar[tuple[str, ...]] = ()  # besides examples: attributes, background, images, records, traits
     needs_owners: ClassVar[bool] = True  # False: its answers are in the trace, whoever the users are
     # Where the adversary must have no prior data: it hides shadow clients if there are any, or says why it cannot.

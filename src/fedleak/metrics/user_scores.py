@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from fedleak.core import IntArray
-from fedleak.metrics import binary, disaggregation, identification, linking, records, traits
+from fedleak.metrics import binary, disaggregation, identification, linking, records, recovery, traits
 from fedleak.metrics.attack_result import AttackResult
 from fedleak.metrics.per_user import EachUser, UserScores
 from fedleak.metrics.permutation import top
 from fedleak.metrics.ranking import Ranking
 
-__all__ = ["NAMED", "FOUND_AGAIN", "MATCHED", "FITTING", "GROUPED", "EXTRACTED", "RECONSTRUCTED", "RECOVERED"]
+__all__ = ["NAMED", "FOUND_AGAIN", "MATCHED", "FITTING", "GROUPED", "EXTRACTED", "RECONSTRUCTED", "RECOVERED", "EXACT"]
 
 
 def _named(one: AttackResult) -> UserScores:
@@ -88,6 +88,11 @@ def _recovered(one: AttackResult) -> UserScores:
     return _of_clients(one, disaggregation.recovered_table(one))
 
 
+def _exact(one: AttackResult) -> UserScores:
+    names, table = recovery.each_user(one)
+    return UserScores.of_table(names, table, np.ones(len(names)))
+
+
 def _of_clients(one: AttackResult, table: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> UserScores:
     """Scores of each client's predictions (row) for each user (column): one trial per run."""
     return UserScores.of_table([one.users[i] for i in one.about[:, 0]], table, np.ones(len(table)))
@@ -140,4 +145,10 @@ RECOVERED = EachUser(
     title="share of the runs in which the mean update of a user's client is recovered",
     threshold=0.5,
     above="have their mean update recovered in more than half of the runs",
+)
+EXACT = EachUser(
+    scores=_exact,
+    title="share of a user's examples that are recovered exactly",
+    threshold=0.5,
+    above="have more than half of their examples recovered exactly",
 )

@@ -12,7 +12,8 @@ from fedleak.errors import PlanError
 from fedleak.federation.affiliated_server import AffiliatedServer
 from fedleak.federation.federation import Client
 from fedleak.federation.gan_client import ClassGan, Joined
-from fedleak.federation.model import Model, Signature
+from fedleak.federation.model import Input, Model, Signature
+from fedleak.federation.models.imprint import Imprinted, design, fits_imprint
 from fedleak.federation.proxies import proxies
 from fedleak.federation.tampering import Isolation, Tampering, victims
 from fedleak.plan.configure import to_dict
@@ -20,7 +21,7 @@ from fedleak.plan.plan import Plan
 from fedleak.population.prepare import Prepared
 from fedleak.trace.reader import Trace
 
-__all__ = ["tamper", "resumed"]
+__all__ = ["imprinted", "tamper", "resumed"]
 
 
 def tamper(
@@ -30,7 +31,10 @@ def tamper(
     told: list[dict[str, Any]] = []
     isolated: tuple[int, ...] = ()
     newcomer, affiliate = None, None
+    imprint = model if isinstance(model, Imprinted) else None
     clients = tuple(clients)
+    if plan.imprint is not None:
+        told.append({"power": "imprint", **to_dict(plan.imprint)})
     if plan.inject is not None:
         told.append({"power": "inject", **to_dict(plan.inject)})
     if plan.isolate is not None:
@@ -63,7 +67,30 @@ def tamper(
         told.append({"power": "join", "client": name, "seed": own_seed, **to_dict(plan.join)})
     if plan.proxy is not None:
         clients = (*clients, *proxies(plan.proxy, prepared.public, prepared.shows, clients, seed))
-    return clients, Tampering(isolated, newcomer, affiliate), tuple(told)
+    return clients, Tampering(isolated, newcomer, affiliate, imprint), tuple(told)
+
+
+def imprinted(plan: Plan, model: Model, prepared: Prepared) -> Model:
+    """The model with the block of the plan's table [imprint] in front, its thresholds set by the public examples."""
+    assert plan.imprint is not None
+    if Input.NUMBERS not in plan.model.reads or (why := fits_imprint(model)):
+        why = "it reads tokens" if Input.NUMBERS not in plan.model.reads else why
+        raise PlanError(
+            f"[imprint]: model '{plan.model.name}' has no place for an imprint block: {why}. Choose a model that takes "
+            "numbers, such as 'cnn', 'strided-cnn' or 'mlp'"
+        )
+    if prepared.public is None:
+        raise PlanError(
+            "[imprint]: the server has no public examples to set the thresholds of the bins by; use a data set that "
+            "has some (mnist-clients), or reserve some users with background_users = N in [population]"
+        )
+    size = 4 * plan.imprint.bins * (int(np.prod(prepared.input_shape)) + 4) / 2**20
+    if size > plan.audit.memory:
+        raise PlanError(
+            f"[imprint] bins = {plan.imprint.bins}: the block takes {size:,.0f} MB in every update, more than "
+            f"[audit] memory = {plan.audit.memory}; use fewer bins, or raise the memory"
+        )
+    return Imprinted(model, prepared.input_shape, plan.imprint, design(plan.imprint, prepared.public.x))
 
 
 def _names(seed: int) -> list[str]:

@@ -18,6 +18,7 @@ from fedleak.errors import AttackError, TraceError
 from fedleak.games.game import Game, GameInstance, Predictions
 from fedleak.metrics.permutation import derangement
 from fedleak.pipeline.jobs import Tick, deserialise_plan
+from fedleak.pipeline.references import load_references
 from fedleak.pipeline.runs import Run, digest, facts, runs
 from fedleak.plan.given import code_of
 from fedleak.sandbox.encode import CannotEncode
@@ -47,6 +48,8 @@ def predictions_path(run: Run, attack: Attack, game: Game, adversary: Adversary)
     attack given as an object, once its code changes.
     """
     code = [*code_of("attack", attack), *code_of("game", game)]
+    if game.needs_members:  # another set of references is another adversary
+        code += [folder.name for folder in run.references]
     key = digest([settings_key(attack, game, adversary), run.memory, *code])[:8]
     # Other controls are only scored differently: the predictions are the same.
     control = {"shuffled-selection": "-shuffled", "rotated-owners": "-rotated"}.get(run.variant.control or "", "")
@@ -59,12 +62,15 @@ def build_questions(run: Run, game: Game) -> GameInstance:
     trace, truth = Trace.open(run.attacked / "trace"), Truth.load(run.attacked / "truth")
     seed = truth.seed or run.seed
     if run.variant.control == "decoys":
-        if not truth.decoys:
+        if game.needs_members and truth.members is not None:
+            truth = replace(truth, members=replace(truth.members, decoys=True))
+        elif not truth.decoys:
             raise AttackError(
                 f"{run.folder}: control 'decoys' needs decoys, but none were drawn; set decoys = true in [dataset], "
                 "or remove the control"
             )
-        truth = replace(truth, secrets=truth.decoys)
+        else:
+            truth = replace(truth, secrets=truth.decoys)
     refuse_many_users(truth, game)
     if run.variant.control == "swapped-secrets":
         truth = replace(truth, secrets=exchanged(truth.secrets, rng_for(seed, "another")))
@@ -145,6 +151,8 @@ def predict(
     prior = given.prior
     if run.variant.adaptive == "clients":  # it knows the defence, and the public examples that the defence mixes in
         prior = replace(prior, background=Prior.load(run.attacked / "prior").background)
+    if game.needs_members:
+        prior = replace(prior, references=load_references(run.attacked, run.references))
     try:
         done = attack_in_process(
             attack, view, prior, questions, seed, run.attacked, budget, context.progress, run.withheld

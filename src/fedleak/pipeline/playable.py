@@ -125,6 +125,8 @@ def _of_game(game: Any, facts: TraceFacts, known: Known) -> list[str]:
         missing.append("the model's code: [model] in a plan")
     if game.needs_prior is False and known.population is not None and not game.hides_prior:
         missing.append("a plan without prior data: with it, the adversary would have the answer")
+    if getattr(game, "needs_members", False):
+        missing.append("records that clients did and did not train on: train a run like it (fedleak simulate-like)")
     if game.needs_evidence and (plan is None or plan.truth.data is None):
         missing.append('the clients\' own data, to compare with: [truth] data = "module:callable"')
     for name in game.needs_data:

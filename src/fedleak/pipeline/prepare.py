@@ -16,7 +16,7 @@ from fedleak.federation.models.own import Own
 from fedleak.federation.monitor import halved
 from fedleak.federation.promises import promises
 from fedleak.federation.tampering import Tampering
-from fedleak.pipeline.active_adversary import tamper
+from fedleak.pipeline.active_adversary import imprinted, tamper
 from fedleak.pipeline.runs import Run
 from fedleak.plan.plan import Plan
 from fedleak.plan.together import require_bufferless
@@ -25,6 +25,7 @@ from fedleak.population.population import Examples
 from fedleak.population.prepare import Prepared, prepare, salted_seed
 from fedleak.sandbox.preflight import require_buildable
 from fedleak.trace.evidence import Evidence
+from fedleak.trace.members import MemberRecords
 from fedleak.trace.prior import Background, Prior
 from fedleak.trace.truth import Truth
 
@@ -91,6 +92,8 @@ def lacks(plan: Plan, run: Run) -> bool:
         return False
     if any(game.needs_evidence for game in plan.games) and Truth.load(run.folder / "truth").evidence is None:
         return True
+    if any(game.needs_members for game in plan.games) and Truth.load(run.folder / "truth").members is None:
+        return True
     if plan.population.prior == "none" or not _without_prior(plan):
         return False
     public = Prior.load(run.folder / "prior").background
@@ -113,6 +116,7 @@ def _save_truth(plan: Plan, population: Prepared, clients: tuple[Client, ...], s
         secrets={user.id: user.secrets for user in users if user.secrets},
         decoys={user.id: user.decoys for user in users if user.decoys},
         evidence=Evidence.of(population) if any(game.needs_evidence for game in plan.games) else None,
+        members=MemberRecords.of(population) if any(game.needs_members for game in plan.games) else None,
         seed=seed,
     ).save(folder)
 
@@ -153,6 +157,8 @@ def fitting_model(plan: Plan, prepared: Prepared) -> Model:
         if prepared.task not in attack.tasks:
             raise PlanError(f"attack '{attack.name}' does not apply to the task '{prepared.task.value}'; remove it")
     model: Model = plan.model.build(Signature(prepared.task, prepared.input_shape, outputs(plan, prepared)))
+    if plan.imprint is not None:
+        model = imprinted(plan, model, prepared)
     check_layers(plan, model.layout)
     return model
 

@@ -87,4 +87,5 @@ def known_to_all(plan: Plan, prepared: Prepared) -> dict[str, Any]:
         "architecture": plan.resolved["model"],
         "input_shape": list(prepared.input_shape),
         "outputs": outputs(plan, prepared),
+        **({} if plan.imprint is None else {"imprint": plan.resolved["imprint"]}),
     }

@@ -116,6 +116,9 @@ class Run:
     other: Path | None = None  # the folder of the federation that is attacked, if it is not its own
     # Code that the plan names, for attacks that train the model as its clients do.
     own_model: OwnModel | None = None
+    # Runs of other seeds, which an adversary that trains federations of its own is given: defended if it knows of the
+    # defence.
+    references: tuple[Path, ...] = ()
     own_training: str | None = None
     withheld: frozenset[str] = frozenset()  # modules that hold users' data, which no attack may import
 
@@ -189,11 +192,21 @@ def runs(plan: Plan, out: Path) -> list[Run]:
             withheld=withheld(plan),
             own_model=handed,
             own_training=None if handed is None else plan.federation.train,
+            references=tuple(
+                out / "runs" / _reference(variant).folder / f"seed-{other}"
+                for other in plan.seeds
+                if other != seed and plan.population.disjoint
+            ),
             other=None if (other := attacked(plan, variant, out / "runs")) is None else other / f"seed-{seed}",
         )
         for variant in variants(plan)
         for seed in plan.seeds
     ]
+
+
+def _reference(variant: Variant) -> Variant:
+    """The variant of the federations that an adversary trains itself: without defences that it does not know of."""
+    return replace(variant, control=None, adaptive=None) if variant.adaptive else Variant()
 
 
 def buildable(plan: Plan) -> bool:

@@ -61,7 +61,7 @@ class TraceFacts(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def observations(self) -> Observation:
         """What the trace can show to the adversary that sees everything."""
-        seen = Observation.SNAPSHOTS | Observation.AGGREGATE
+        seen = Observation.SNAPSHOTS | Observation.MODEL | Observation.AGGREGATE
         if not self.sums_only and self.updates:
             seen |= Observation.UPDATES | Observation.LINKS
         if self.every == 1 and self.updates:

@@ -9,7 +9,7 @@ from fedleak import registry
 from fedleak.core import Capability
 from fedleak.errors import PlanError
 from fedleak.plan.configure import configure
-from fedleak.plan.plan import InjectPlan, IsolatePlan, JoinPlan, ProxyPlan
+from fedleak.plan.plan import ImprintPlan, InjectPlan, IsolatePlan, JoinPlan, ProxyPlan
 
 if TYPE_CHECKING:
     from fedleak.attacks.attack import Attack
@@ -27,6 +27,12 @@ _TABLES: Mapping[str, tuple[Capability, type[Any], str, str]] = {
         "inject a record",
     ),
     "isolate": (Capability.ISOLATE, IsolatePlan, "an isolated victim; isolate one", "isolate a client"),
+    "imprint": (
+        Capability.CHOOSE_MODEL,
+        ImprintPlan,
+        "an imprint block in the model; insert one",
+        "choose the model",
+    ),
     "join": (Capability.JOIN, JoinPlan, "a client of the adversary in the federation; add it", "join as a client"),
 }
 

@@ -7,7 +7,41 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-__all__ = ["InjectPlan", "IsolatePlan", "JoinPlan", "ProxyPlan"]
+__all__ = ["ImprintPlan", "InjectPlan", "IsolatePlan", "JoinPlan", "ProxyPlan"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImprintPlan:
+    """A server that changes the model: an imprint block in front of it, whose gradients hold single examples.
+
+    Each bin is a neuron that an example activates if it is brighter than the bin's threshold; the thresholds are
+    quantiles of the server's public examples. What two neighbouring bins differ by is the gradient of the examples
+    between their thresholds: where that is one example, its pixels can be read off (Fowl et al., 2022, "Robbing the
+    Fed"). Every round begins with the block as it was designed. The capability changes what is trained, so an adversary
+    must have it; without this table no layer is inserted.
+    """
+
+    bins: Annotated[
+        int,
+        Meta(ge=2, le=65536, description="neurons of the block; an example is read off if it is alone in its bin"),
+    ] = 4096
+    kind: Annotated[
+        Literal["scaled", "linear"],
+        Meta(
+            description="linear: the bins read the pixels, as in the paper, and local steps move them. scaled: they "
+            "read a measured brightness with weights of zero on the pixels, and the block's output is scaled down, so "
+            "that local steps hardly move them (to the same end as LOKI; Zhao et al., 2024)"
+        ),
+    ] = "scaled"
+    gain: (
+        Annotated[
+            float, Meta(gt=0, description="factor on the measured brightness; 0.001 (linear) or 10 (scaled) if absent")
+        ]
+        | None
+    ) = None
+    scale: Annotated[
+        float, Meta(gt=0, description="factor on the output of a scaled block, a constant of the model")
+    ] = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

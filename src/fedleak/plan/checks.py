@@ -121,10 +121,25 @@ def fitting(
                     f"{source} [population]: prior = '{population.prior}' would give the adversary users' data "
                     f"before game '{game.name}' asks for it; set prior = 'none'"
                 )
+        if getattr(game, "needs_members", False):
+            _with_non_members(game, population, source)
     for control in audit.controls:
         if control not in ("iid", "fresh-data") and not any(control in game.controls for game in games):
             names = ", ".join(f"'{game.name}'" for game in games)
             raise PlanError(f"{source} [audit] controls: no game of this plan ({names}) has the control '{control}'")
+
+
+def _with_non_members(game: Game, population: PopulationPlan, source: str) -> None:
+    """Reject a game about membership if the plan draws nothing that is no member."""
+    if getattr(game, "unit", "record") == "user" and not population.outsiders:
+        raise PlanError(
+            f"{source} [population]: game '{game.name}' asks about users who take no part, too; set outsiders = N"
+        )
+    if getattr(game, "unit", "record") == "record" and not population.held_out:
+        raise PlanError(
+            f"{source} [population]: game '{game.name}' asks about records that no client trains on, too; set "
+            "held_out = 0.5"
+        )
 
 
 def unmoved(games: Sequence[Game], attacks: Sequence[Attack], tables: Mapping[str, Any], source: str) -> None:

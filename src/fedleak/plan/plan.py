@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from msgspec import Meta
 
-from fedleak.plan.capability_tables import InjectPlan, IsolatePlan, JoinPlan, ProxyPlan
+from fedleak.plan.capability_tables import ImprintPlan, InjectPlan, IsolatePlan, JoinPlan, ProxyPlan
 from fedleak.plan.recorded_tables import PriorPlan, TracePlan, TruthPlan
 from fedleak.plan.signoff_table import SignoffPlan
 
@@ -30,6 +30,7 @@ __all__ = [
     "TracePlan",
     "TruthPlan",
     "PriorPlan",
+    "ImprintPlan",
     "InjectPlan",
     "IsolatePlan",
     "JoinPlan",
@@ -95,6 +96,23 @@ class PopulationPlan:
     test_share: Annotated[
         float, Meta(gt=0, lt=1, description="held out from every user for utility, if the data set has no test set")
     ] = 0.2
+    held_out: Annotated[
+        float,
+        Meta(
+            ge=0,
+            lt=1,
+            description="share of every user's data that no client trains on, drawn at random before any other split: "
+            "the non-members that game `membership` asks about",
+        ),
+    ] = 0.0
+    outsiders: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="users who take no part, drawn and split like those who do: the non-members of game "
+            "`membership`. With disjoint, they are in no other run either",
+        ),
+    ] = 0
     min_examples: Annotated[int, Meta(ge=2, description="users with fewer examples are too small to split")] = 4
     few: Annotated[Literal["drop", "stop"], Meta(description="what to do about users with too few examples")] = "drop"
     twins: Annotated[
@@ -255,6 +273,7 @@ class Plan:
     trace: TracePlan | None  # None: Fedleak trains the federation itself
     truth: TruthPlan
     prior: PriorPlan
+    imprint: ImprintPlan | None
     inject: InjectPlan | None
     isolate: IsolatePlan | None
     join: JoinPlan | None
@@ -309,6 +328,6 @@ def trained_part(resolved: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a resolved plan that determines what is trained."""
     decides = (
         *("dataset", "population", "model", "federation", "trace", "truth", "prior"),
-        *("inject", "isolate", "join", "proxy", "record"),
+        *("imprint", "inject", "isolate", "join", "proxy", "record"),
     )
     return {key: resolved[key] for key in decides if key in resolved}

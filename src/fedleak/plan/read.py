@@ -54,6 +54,7 @@ _TOP: Mapping[str, Any] = {
     "trace": dict,
     "truth": dict,
     "prior": dict,
+    "imprint": dict,
     "inject": dict,
     "isolate": dict,
     "join": dict,

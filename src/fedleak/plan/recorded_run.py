@@ -21,6 +21,7 @@ _INSTEAD = "`fedleak simulate-like RUN` writes a plan that trains such a federat
 _UNTRAINED: Mapping[str, str] = {
     "defence": "the clients of a recorded run have sent what they sent; a defence would change that",
     "inject": "a record cannot be injected into data that was trained on already",
+    "imprint": "no layer can be inserted any more",
     "isolate": "no client can be isolated any more",
     "join": "no client can join any more",
     "proxy": "no client can join any more",
@@ -104,6 +105,11 @@ def require(
             raise PlanError(
                 f"{source} [prior]: would give the adversary users' data before game '{game.name}' asks for it; audit "
                 "that game in a plan without prior data"
+            )
+        if getattr(game, "needs_members", False):
+            raise PlanError(
+                f"{source}: game '{game.name}' asks about records that clients did and did not train on, which a "
+                "recorded run does not say; train one like it (fedleak simulate-like)"
             )
         if game.needs_evidence and truth.data is None:
             raise PlanError(

@@ -13,14 +13,23 @@ __all__ = ["resolved"]
 
 def resolved(plan: Plan) -> dict[str, Any]:
     """Every table of a plan; of a recorded run only those that say something about it."""
-    powers = {"inject": plan.inject, "isolate": plan.isolate, "join": plan.join, "proxy": plan.proxy}
+    powers = {
+        "imprint": plan.imprint,
+        "inject": plan.inject,
+        "isolate": plan.isolate,
+        "join": plan.join,
+        "proxy": plan.proxy,
+    }
     federation = {key: value for key, value in to_dict(plan.federation).items() if (key, value) != ("train", None)}
+    # Without these keys at their defaults, plans from before them still describe the runs that they trained.
+    unused = {("held_out", 0.0), ("outsiders", 0)}
+    population = {key: value for key, value in to_dict(plan.population).items() if (key, value) not in unused}
     dataset = to_dict(plan.dataset)
     what: dict[str, Any]
     if plan.trace is None:
         what = {
             "dataset": dataset,
-            "population": to_dict(plan.population),
+            "population": population,
             "model": to_dict(plan.model),
             "federation": federation,
             **{name: to_dict(table) for name, table in powers.items() if table is not None},

@@ -46,6 +46,8 @@ class Prepared:
     # Some of the background, for an adversary to learn from: where there are traits, or one has no prior data.
     public: Examples | None = None
     shows: Mapping[str, npt.NDArray[np.int8]] = field(default_factory=dict)  # which of these show what
+    held_out: Mapping[UserId, Examples] = field(default_factory=dict)  # what no client trains on, where some is
+    outsiders: tuple[Share, ...] = ()  # users drawn and split like those who take part
     bystanders: tuple[User, ...] = ()  # users of the data set who do not take part and are not twins of one who does
 
 
@@ -103,9 +105,16 @@ def prepare(
     if marks:
         text = f"The adversary injected a record into the texts of {len(marks)} user(s), which changes the run."
         findings.append(Finding(kind="injected", count=len(marks), action="keep", text=text))
+    held_out = drawn.held_out(candidates) if plan.held_out else {}
     if background is not None:
         public_data.check(background, population, shares[0].private)
-        background = public_data.without_users(background, shares, findings)
+        owners = [*shares, *drawn.outsiders]
+        aside = [
+            Share(replace(share.user, examples=held), held, held)
+            for share in owners
+            if len(held := held_out.get(share.user.id, share.private.take([])))
+        ]
+        background = public_data.without_users(background, [*owners, *aside], findings)
     auxiliary = auxiliary or plan.prior == "none"
     public = None
     if background is not None and (auxiliary or population.traits):
@@ -126,7 +135,9 @@ def prepare(
         injected=marks,
         public=public,
         shows={} if public is None else {name: trait(public) for name, trait in population.traits.items()},
-        bystanders=_bystanders(candidates, shares, examined),
+        held_out=held_out,
+        outsiders=drawn.outsiders,
+        bystanders=_bystanders(candidates, (*shares, *drawn.outsiders), examined),
     )
 
 

@@ -6,11 +6,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from fedleak.core import UserId, rng_for
 from fedleak.errors import DataError
 from fedleak.plan.plan import PopulationPlan
-from fedleak.population import data_quality
+from fedleak.population import data_quality, splits
 from fedleak.population.data_quality import Examined, Finding
 from fedleak.population.population import Examples, Population, Share, User
 from fedleak.population.splits import Split
@@ -29,12 +30,14 @@ class Draw:
         self.population, self.examined, self.plan, self.split, self.seed = population, examined, plan, split, seed
         self.shares: tuple[Share, ...] = ()
         self.findings: list[Finding] = []
+        self.outsiders: tuple[Share, ...] = ()  # users who take no part, split like those who do
         self._held: dict[UserId, Examples] = {}
         self._undivided: list[UserId] = []
 
     def from_(self, candidates: Sequence[User]) -> None:
         """Find as many users as the plan asks for; the result is in `shares` and `findings`."""
-        wanted = self.plan.users if self.plan.users is not None else len(candidates)
+        outside = self.plan.outsiders
+        wanted = self.plan.users if self.plan.users is not None else len(candidates) - outside
         order = iter(self._order(candidates, wanted))
         found = self._take(order, candidates, wanted)
         if self._undivided:
@@ -57,6 +60,11 @@ class Draw:
                 found = {i: share for i, share in (*found.items(), *more.items()) if i not in short}
         self.shares = tuple(self._trimmed(found[i], size) for i in sorted(found))
         self._tell_sizes(found.values(), size)
+        if outside:
+            others = self._take(order, candidates, outside)
+            if len(others) < outside:
+                self._too_few(len(found) + len(others))
+            self.outsiders = tuple(others[i] for i in sorted(others))
 
     def _take(self, order: Iterator[int], candidates: Sequence[User], wanted: int, least: int = 0) -> dict[int, Share]:
         """Split the next users in this order until there are `wanted`, with priors of at least `least` examples."""
@@ -77,6 +85,7 @@ class Draw:
         """
         if not self.plan.disjoint:
             return [int(i) for i in rng_for(self.seed, "users").permutation(len(candidates))]
+        wanted += self.plan.outsiders
         slices = len(candidates) // wanted
         if self.seed >= slices:
             raise DataError(
@@ -103,7 +112,7 @@ class Draw:
     def split_user(self, user: User) -> tuple[Share, Examples] | None:
         """Split one user's data, and hold some out to test the model; None if that would leave a side empty."""
         plan, rng = self.plan, rng_for(self.seed, "divide", user.id)
-        examples = user.examples
+        examples = user.examples.take(~self._out(user))
         if plan.examples is not None and len(examples) > plan.examples and self.split.counts is None:
             # In the order of the data, so that a user without times keeps what order there is.
             examples = examples.take(np.sort(rng.permutation(len(examples))[: plan.examples]))
@@ -111,6 +120,16 @@ class Draw:
         if sides is None:
             return None
         return _share(user, examples.take(sides.prior), examples.take(sides.private)), examples.take(sides.test)
+
+    def _out(self, user: User) -> npt.NDArray[np.bool_]:
+        """Which of a user's examples no client trains on."""
+        rng = rng_for(self.seed, "held_out", user.id)
+        return splits.at_random(splits.units(user.examples), self.plan.held_out, rng)
+
+    def held_out(self, candidates: Sequence[User]) -> dict[UserId, Examples]:
+        """What no client trains on, of the users who take part and of the outsiders; nothing where none is held out."""
+        drawn = {share.user.id for share in (*self.shares, *self.outsiders)}
+        return {user.id: user.examples.take(self._out(user)) for user in candidates if user.id in drawn}
 
     def _prior_size(self, found: Mapping[int, Share]) -> int:
         """The common size of all priors: as many as nearly all users can give; 0 leaves them as they are."""
@@ -143,6 +162,8 @@ class Draw:
         total = len(self.population.users)
         reasons = " ".join(finding.with_users() for finding in (*self.examined.findings, *self.findings))
         asked = f"users = {self.plan.users}" if self.plan.users is not None else "an audit needs at least 2 users"
+        if self.plan.outsiders:
+            asked += f" and outsiders = {self.plan.outsiders}"
         if self.plan.disjoint:
             asked += f" and disjoint = true with seed {self.seed}"
         raise DataError(

@@ -21,7 +21,19 @@ from fedleak.population import class_counts
 from fedleak.population.class_counts import ClassCounts
 from fedleak.population.population import Examples, User
 
-__all__ = ["PriorName", "SplitName", "Mask", "Sides", "Split", "choose", "groups", "units", "require", "STRATIFIED"]
+__all__ = [
+    "PriorName",
+    "SplitName",
+    "Mask",
+    "Sides",
+    "Split",
+    "choose",
+    "at_random",
+    "groups",
+    "units",
+    "require",
+    "STRATIFIED",
+]
 
 PriorName: TypeAlias = Literal["random", "chrono", "album", "none"]
 SplitName: TypeAlias = Literal["independent", "balanced", "half", "stratified", "chrono", "album", "none"]
@@ -82,15 +94,10 @@ class Split:
 
     def _hold_out(self, examples: Examples, rng: np.random.Generator) -> Mask:
         """Choose the test examples at random; at least two units remain to be split."""
-        held = np.zeros(len(examples), dtype=np.bool_)
         if not self.test_share:
-            return held
+            return np.zeros(len(examples), dtype=np.bool_)
         group = units(examples) if self.name in ("independent", "album") else groups(examples)
-        sizes = np.bincount(group)
-        for g in rng.permutation(len(sizes))[: max(len(sizes) - 2, 0)]:
-            if held.sum() + sizes[g] / 2 <= self.test_share * len(examples):
-                held |= group == g
-        return held
+        return at_random(group, self.test_share, rng)
 
     @property
     def told(self) -> str:
@@ -176,6 +183,18 @@ def _unit(users: Sequence[User]) -> Literal["example", "document", "album", "day
     if first is not None and first.album is not None:
         return "album"
     return "day" if first is not None and first.time is not None else "example"
+
+
+def at_random(group: IntArray, share: float, rng: np.random.Generator) -> Mask:
+    """Draw whole groups until they hold about a share of the examples; at least two groups are left."""
+    drawn = np.zeros(len(group), dtype=np.bool_)
+    if not share:
+        return drawn
+    sizes = np.bincount(group)
+    for g in rng.permutation(len(sizes))[: max(len(sizes) - 2, 0)]:
+        if drawn.sum() + sizes[g] / 2 <= share * len(group):
+            drawn |= group == g
+    return drawn
 
 
 def units(examples: Examples) -> IntArray:

@@ -14,6 +14,7 @@ from fedleak.plan.meaning import meaning
 from fedleak.plan.plan import (
     AuditPlan,
     FederationPlan,
+    ImprintPlan,
     InjectPlan,
     IsolatePlan,
     JoinPlan,
@@ -56,6 +57,7 @@ _TABLES = (
     ("trace", TracePlan),
     ("truth", TruthPlan),
     ("prior", PriorPlan),
+    ("imprint", ImprintPlan),
     ("inject", InjectPlan),
     ("isolate", IsolatePlan),
     ("join", JoinPlan),

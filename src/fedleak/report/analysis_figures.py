@@ -27,7 +27,8 @@ def draw_figure(name: str, drawn: Figure) -> Markup:
 
 def _lines(name: str, drawn: Figure) -> Markup:
     lines = [_sorted(series) for series in drawn.series]
-    y = value_axis([value for series in lines for value in _heights(series)], _BOX.bottom, _BOX.top)
+    heights = [value for series in lines for value in _heights(series)]
+    y = value_axis(heights, _BOX.bottom, _BOX.top, log=drawn.log_y)
     x = scale([value for series in lines for value in series.x], drawn.x_ticks, drawn.log_x, _BOX)
     frame, bottom = grid(_BOX, x, y, drawn.x_label, drawn.y_label)
     parts, entries = [frame], []

@@ -10,7 +10,7 @@ from itertools import pairwise
 from markupsafe import Markup
 
 from fedleak.report.formatting import printable
-from fedleak.report.svg import WIDTH, Axis, Box, el, labels, shorten
+from fedleak.report.svg import WIDTH, Axis, Box, LogAxis, el, labels, shorten
 
 __all__ = ["LETTER", "Mark", "Scale", "marks", "point", "scale", "value_axis", "grid", "legend", "spread"]
 
@@ -83,8 +83,11 @@ def scale(values: Sequence[float], names: Sequence[str] | None, log: bool, box: 
     return Scale(axis, False, tuple(zip(ticks, labels(ticks), strict=True)))
 
 
-def value_axis(values: Sequence[float], start: float, stop: float) -> Axis:
-    """From zero where nothing is negative, and at most one where everything is a share."""
+def value_axis(values: Sequence[float], start: float, stop: float, *, log: bool = False) -> Axis:
+    """From zero where nothing is negative, and at most one where everything is a share; or logarithmic."""
+    if log and min(values, default=0.0) > 0:
+        low, high = math.floor(math.log10(min(values)) + 1e-9), math.ceil(math.log10(max(values)) - 1e-9)
+        return LogAxis(low, max(high, low + 1), start, stop)
     if not values or min(values) < 0:
         return Axis.around(values or [0.0, 1.0], start, stop)
     largest = max(values)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-__all__ = ["Axis", "Box", "el", "figure", "frame", "labels", "shorten", "path"]
+__all__ = ["Axis", "LogAxis", "Box", "el", "figure", "frame", "labels", "shorten", "path"]
 
 WIDTH = 440.0  # of every figure, in units of about one CSS pixel: legible on a phone without zooming
 
@@ -78,6 +78,19 @@ class Axis:
         low, high = min(values), max(values)
         air = max(0.12 * (high - low), least)
         return Axis(low - air, high + air, start, stop)
+
+
+@dataclass(frozen=True, slots=True)
+class LogAxis(Axis):
+    """A logarithmic one; `low` and `high` are decimal logarithms."""
+
+    def __call__(self, value: float) -> float:
+        """The position of a value."""
+        return self.start + (math.log10(value) - self.low) / (self.high - self.low) * (self.stop - self.start)
+
+    def ticks(self, about: int = 5) -> list[float]:
+        """The powers of ten between the ends."""
+        return [10.0**power for power in range(math.ceil(self.low - 1e-9), math.floor(self.high + 1e-9) + 1)]
 
 
 @dataclass(frozen=True, slots=True)

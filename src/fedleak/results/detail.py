@@ -102,6 +102,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     cells: list[list[float | None]] | None = None  # of a heatmap, by row
     diagonal: bool = False  # draw x = y
     log_x: bool = False
+    log_y: bool = False
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):

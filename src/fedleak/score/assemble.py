@@ -270,7 +270,13 @@ def threat(adversary: Adversary) -> Threat:
     return Threat(
         name=adversary.name,
         summary=adversary.summary,
-        sees=[describe(observation) for observation in Observation if observation in adversary.observations],
+        sees=[
+            describe(observation)
+            for observation in Observation
+            # The finished model is the last of the snapshots.
+            if observation in adversary.observations
+            and not (observation is Observation.MODEL and Observation.SNAPSHOTS in adversary.observations)
+        ],
         cannot_see=[describe(observation) for observation in Observation if observation not in adversary.observations],
         capabilities=[describe(power) for power in Capability if power in adversary.capabilities],
         attacks_on="model updates" if adversary.observations & _SENT else "trained model",

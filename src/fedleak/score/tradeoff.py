@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from fedleak.core import advantage, format_interval, format_value
+from fedleak import registry
+from fedleak.core import Capability, Observation, advantage, format_interval, format_value
 from fedleak.results.audit import Score
 from fedleak.results.defence_results import Setting, Tradeoff
 from fedleak.score.strongest import any_leaks, interval_of, strongest
@@ -122,7 +123,7 @@ def tradeoffs(
                 target=target,
                 settings=settings,
                 advice=_no_advice(settings, scale, (missing or {}).get((adversary, game)))
-                or advice(settings, target, known=known),
+                or advice(settings, target, known=known, adversary=adversary),
             )
         )
     return found
@@ -193,11 +194,37 @@ def _no_advice(settings: Sequence[Setting], scale: _Scale, missing: str | None) 
     return None
 
 
-def advice(settings: Sequence[Setting], target: float, *, known: bool) -> str:
+def advice(settings: Sequence[Setting], target: float, *, known: bool, adversary: str = "") -> str:
     """The cheapest setting that keeps the leak below the target, in words; it never says that anything is safe.
 
-    `known` says whether defence-aware attacks were run.
+    `known` says whether defence-aware attacks were run. Where sums alone hide the updates, it says who could change the
+    model: secure aggregation is about what a server sees, not about what it sends.
     """
+    chosen, text = _advice(settings, target, known)
+    return f"{text}{_who_may_change_the_model(chosen, adversary)}"
+
+
+def _who_may_change_the_model(setting: Setting | None, adversary: str) -> str:
+    """A caveat for settings that rely on secure aggregation, whether it is a defence or the adversary's limit."""
+    known = registry.load("adversary", adversary) if adversary in registry.names("adversary") else None
+    seen = Observation.NONE if known is None else known.observations
+    sums = Observation.AGGREGATE in seen and Observation.UPDATES not in seen
+    defence = (setting.defence if setting is not None else None) or {}
+    masked = any(one.get("name") == "secure-aggregation" for one in (defence, *defence.get("also", [])))
+    if setting is None or not (sums or masked):
+        return ""
+    if known is not None and Capability.CHOOSE_MODEL in known.capabilities:
+        return f" This is against '{adversary}', which may change the model that clients train."
+    who = f"'{adversary}'" if adversary else "the server"
+    return (
+        f" Secure aggregation is not enough by itself: this assumes that {who} sends the agreed model. "
+        "Whoever may change the model that clients train can read single examples out of the sum; name who that is, "
+        "and test it as 'malicious-aggregate-server'."
+    )
+
+
+def _advice(settings: Sequence[Setting], target: float, known: bool) -> tuple[Setting | None, str]:
+    """The advice, and the setting that it is about, if any."""
     bare = next(setting for setting in settings if setting.defence is None)
     goal = f"keeps the upper end of every attack's interval below an advantage of {target:g}"
     only = "This covers only the attacks of this plan."
@@ -205,25 +232,26 @@ def advice(settings: Sequence[Setting], target: float, *, known: bool) -> str:
     fails = min((s for s in settings if s.bound >= target), key=lambda s: s.advantage, default=None)
     able = [s for s in settings if s.bound < target and (fails is None or s.advantage <= fails.advantage)]
     if bare in able:
-        return f"Without any defence, the run already {goal}. {only}{_still(bare)}"
+        return bare, f"Without any defence, the run already {goal}. {only}{_still(bare)}"
     useful = sorted((s for s in able if _kept(s) > 0), key=lambda s: (-_kept(s), s.bound))
     if useful:
         knowing = "" if known else " No defence-aware attack was run."
         named = f"{_named(useful[0])}: {_costs(useful[0])}"
         passed = f" {_passed_over(settings, fails, target)}" if fails is not None else ""
-        return f"The cheapest setting that {goal} is {named}. {only}{_still(useful[0])}{knowing}{passed}".rstrip()
+        text = f"The cheapest setting that {goal} is {named}. {only}{_still(useful[0])}{knowing}{passed}".rstrip()
+        return useful[0], text
     if able:
-        return f"No tested setting {goal} and leaves a model that is better than a constant prediction."
+        return None, f"No tested setting {goal} and leaves a model that is better than a constant prediction."
     if fails is not None and (passed := _passed_over(settings, fails, target)):
-        return f"No setting is recommended. {passed}"
+        return None, f"No setting is recommended. {passed}"
     nearest = min(settings, key=lambda s: (s.advantage, s.bound, -_kept(s)))
     if nearest.defence is None:
-        return (
+        return None, (
             f"No tested setting {goal}, and none scores less than the run without a defence "
             f"(advantage {format_value(bare.advantage)})."
         )
     left = f"up to an advantage of {format_value(nearest.bound)}"
-    return f"No tested setting {goal}. The nearest is {_named(nearest)}: {left}, {_costs(nearest)}."
+    return nearest, f"No tested setting {goal}. The nearest is {_named(nearest)}: {left}, {_costs(nearest)}."
 
 
 def _passed_over(settings: Sequence[Setting], fails: Setting, target: float) -> str:

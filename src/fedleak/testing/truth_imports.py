@@ -19,9 +19,9 @@ from fedleak.games.game import Answers, GameInstance
 
 __all__ = ["truth_imports"]
 
-_MODULES = frozenset({"fedleak.trace.truth", "fedleak.trace.evidence"})
+_MODULES = frozenset({"fedleak.trace.truth", "fedleak.trace.evidence", "fedleak.trace.members"})
 _OBJECTS = (GameInstance, Answers)  # what a game keeps back from attacks
-_NAMES = frozenset({"Truth", "Evidence", *(kind.__name__ for kind in _OBJECTS)})
+_NAMES = frozenset({"Truth", "Evidence", "MemberRecords", *(kind.__name__ for kind in _OBJECTS)})
 _MISSING = object()
 
 

@@ -13,13 +13,13 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from fedleak.core import IntArray, Task, UserId
+from fedleak.core import FloatArray, IntArray, Task, UserId
 from fedleak.errors import TraceError
 from fedleak.population.population import Examples, Records
 from fedleak.trace.files import open_regular, private_folder, write_atomic
 from fedleak.trace.sealed import seal, unseal
 
-__all__ = ["Prior", "Background"]
+__all__ = ["Prior", "Background", "Reference"]
 
 _KIND, _VERSION, _FILE = "fedleak-prior", 1, "prior.json"
 _COLUMNS = tuple(column.name for column in fields(Examples))
@@ -49,6 +49,15 @@ class Background:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """A federation of other users that the adversary trained itself: it knows its models and its data."""
+
+    rounds: IntArray  # of these models, in increasing order; the last one is that of the finished model
+    models: Mapping[str, FloatArray]  # layer -> (rounds, size)
+    clients: tuple[Examples, ...]  # what each client trained on
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Prior:
     """One set of labelled examples per candidate; shadow clients train on them."""
 
@@ -63,6 +72,7 @@ class Prior:
     # Traits of proxy clients. Their shadow indices follow those of the candidates: for each trait first the clients
     # with it, then those without.
     proxies: tuple[str, ...] = ()
+    references: tuple[Reference, ...] = ()  # handed to attacks by the pipeline, and in no file
 
     def take(self, candidates: IntArray) -> Prior:
         """The prior of an adversary that knows only these candidates, in this order.

@@ -12,6 +12,7 @@ from fedleak.core import UserId
 from fedleak.errors import TraceError
 from fedleak.trace.evidence import Evidence
 from fedleak.trace.files import private_folder
+from fedleak.trace.members import MemberRecords
 from fedleak.trace.sealed import seal, unseal
 
 __all__ = ["Truth"]
@@ -33,6 +34,7 @@ class Truth:
     secrets: Mapping[UserId, tuple[str, ...]] = field(default_factory=dict)  # records planted in the private data
     decoys: Mapping[UserId, tuple[str, ...]] = field(default_factory=dict)  # records that were planted nowhere
     evidence: Evidence | None = None  # users' data, where images are reconstructed
+    members: MemberRecords | None = None  # users' data, where membership is asked about
     # Where a client holds the data of many users, as a hospital does: pseudonym of a client -> its silo, and user ->
     # the silo that holds the user's data. Such a client is not in `client_user`: no single user is behind it. A silo
     # may have several clients, one after the other: a client that starts again is a new one.
@@ -46,7 +48,9 @@ class Truth:
         private_folder(folder)
         if self.evidence is not None:
             self.evidence.save(folder)
-        kept = {name: getattr(self, name) for name in self.__slots__ if name not in ("evidence", "seed")}
+        if self.members is not None:
+            self.members.save(folder)
+        kept = {name: getattr(self, name) for name in self.__slots__ if name not in ("evidence", "members", "seed")}
         seal(folder / _FILE, _KIND, _VERSION, _Content(**kept, seed=f"{self.seed:x}"))
 
     @staticmethod
@@ -78,6 +82,7 @@ class Truth:
             secrets={UserId(user): records for user, records in content.secrets.items()},
             decoys={UserId(user): records for user, records in content.decoys.items()},
             evidence=Evidence.load(folder),
+            members=MemberRecords.load(folder),
             silos=content.silos,
             homes={UserId(user): silo for user, silo in content.homes.items()},
             seed=_hexadecimal(content.seed, folder / _FILE),

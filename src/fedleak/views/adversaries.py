@@ -18,6 +18,7 @@ __all__ = [
     "Declares",
     "SERVER",
     "ANONYMOUS_SERVER",
+    "MODEL_USER",
     "GLOBAL_MODEL_CLIENT",
     "EAVESDROPPER",
     "INSIDER",
@@ -25,6 +26,8 @@ __all__ = [
     "ENCLAVE_SERVER",
     "ACTIVE_SERVER",
     "MALICIOUS_CLIENT",
+    "MALICIOUS_SERVER",
+    "MALICIOUS_AGGREGATE_SERVER",
     "everyone",
     "weakest",
     "describe",
@@ -37,9 +40,11 @@ _PLAIN: Mapping[Observation | Capability, str] = {
     Observation.SELECTION: "which clients take part in each round",
     Observation.AGGREGATE: "the sum of what the clients send in a round",
     Observation.SIZES: "how many examples each client trains on",
+    Observation.MODEL: "the finished model",
     Capability.INJECT: "inject a record of its own into a client's data",
     Capability.ISOLATE: "isolate one client on a model of its own",
     Capability.JOIN: "take part as a client",
+    Capability.CHOOSE_MODEL: "insert layers of its own design into the model",
 }
 
 
@@ -49,6 +54,8 @@ def describe(observation: Observation | Capability) -> str:
     >>> describe(Observation.SNAPSHOTS | Observation.SELECTION)
     'the shared model after every round; which clients take part in each round'
     """
+    if isinstance(observation, Observation) and Observation.SNAPSHOTS in observation:
+        observation &= ~Observation.MODEL  # the last of the snapshots
     return "; ".join(_PLAIN[client] for client in observation) or "nothing"
 
 
@@ -91,6 +98,8 @@ class Adversary:
 
     def __post_init__(self) -> None:
         """Add what follows from the observations."""
+        if Observation.SNAPSHOTS in self.observations:  # the last snapshot is the finished model
+            object.__setattr__(self, "observations", self.observations | Observation.MODEL)
         told = self.observations
         for seen, follows in _IMPLIES.items():
             if seen in self.observations:
@@ -128,6 +137,11 @@ ANONYMOUS_SERVER = Adversary(
     observations=Observation.SNAPSHOTS | Observation.UPDATES | Observation.AGGREGATE,
     summary="The company that runs the training, honest but curious, when updates reach it without a sender's name or "
     "pseudonym.",
+)
+MODEL_USER = Adversary(
+    name="model-user",
+    observations=Observation.MODEL,
+    summary="Anybody who has the finished model: a customer whose phone it runs on, or whoever downloads it.",
 )
 GLOBAL_MODEL_CLIENT = Adversary(
     name="global-model-client",
@@ -174,6 +188,21 @@ MALICIOUS_CLIENT = Adversary(
     capabilities=Capability.JOIN,
     summary="A client that keeps every version of the shared model and trains on false examples to make the others "
     "reveal more.",
+)
+MALICIOUS_SERVER = Adversary(
+    name="malicious-server",
+    observations=SERVER.observations,
+    capabilities=Capability.CHOOSE_MODEL,
+    summary="The company that runs the training, breaking the protocol: it sees what the server sees, and sends "
+    "clients a model with layers that are made to leak.",
+)
+# Secure aggregation says what the server sees, not what it sends: whoever writes the clients' code decides that.
+MALICIOUS_AGGREGATE_SERVER = Adversary(
+    name="malicious-aggregate-server",
+    observations=AGGREGATE_SERVER.observations,
+    capabilities=Capability.CHOOSE_MODEL,
+    summary="The company that runs the training under secure aggregation, breaking the protocol: it sees only the sum "
+    "of a round's updates, and sends clients a model with layers that are made to leak.",
 )
 
 

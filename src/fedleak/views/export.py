@@ -26,6 +26,7 @@ from fedleak.views.view import View
 __all__ = ["export_view"]
 
 _POWERS: Mapping[str, Capability] = {
+    "imprint": Capability.CHOOSE_MODEL,
     "inject": Capability.INJECT,
     "isolate": Capability.ISOLATE,
     "join": Capability.JOIN,
@@ -47,9 +48,10 @@ def export_view(view: View, folder: Path) -> dict[str, Any]:
             continue  # sums of rounds would give the snapshots between
         if table.per == "client" and view._rows is not None:
             crc[:, place] = _copy_rows(trace, table, folder, view._rows, counts)
-        elif table.observation == "snapshots" and view._every > 1:
-            _copy_models(trace, table, folder, view._kept)
-            crc[view._kept, place] = trace._log.crc[view._kept, place]
+        elif table.observation == "snapshots" and (view._every > 1 or Observation.SNAPSHOTS not in seen):
+            kept = view._kept if Observation.SNAPSHOTS in seen else [trace.rounds]
+            _copy_models(trace, table, folder, kept)
+            crc[kept, place] = trace._log.crc[kept, place]
         else:
             _link(trace.folder / table.name, folder / table.name)
             crc[:, place] = trace._log.crc[:, place]
@@ -89,7 +91,7 @@ def _header(header: Header, view: View) -> Header:
 def _shown(table: TraceTable, seen: Observation, holds_updates: bool) -> bool:
     """Whether the folder holds a file; the labels of shadow updates and the selection are handed over otherwise."""
     return {
-        "snapshots": Observation.SNAPSHOTS in seen,
+        "snapshots": Observation.MODEL in seen,
         "aggregates": Observation.AGGREGATE in seen,
         "client": Observation.LINKS in seen,
         "size": Observation.SIZES in seen,

@@ -29,6 +29,7 @@ _OPENS: Mapping[Observation, frozenset[str]] = {
     Observation.SELECTION: frozenset({"client"}),
     Observation.AGGREGATE: frozenset({"aggregates"}),
     Observation.SIZES: frozenset({"size"}),
+    Observation.MODEL: frozenset({"snapshots"}),  # whose last entry is all that `export` writes and `final` reads
 }
 
 
@@ -138,6 +139,12 @@ class View:
         self._require(Observation.SNAPSHOTS)
         return self._trace.snapshot(self._kept[self._checked(round_number, first=0)])
 
+    @property
+    def final(self) -> Params:
+        """The finished model, after the last round."""
+        self._require(Observation.MODEL)
+        return self._trace.snapshot(self._trace.rounds)
+
     def aggregate(self, round_number: int) -> Params:
         """The weighted mean of a round's updates."""
         self._require(Observation.AGGREGATE)
@@ -204,6 +211,19 @@ class View:
             raise NotVisible("no client of the adversary's was in this run; let one in with a table [join] in the plan")
         return found
 
+    @property
+    def imprint(self) -> Mapping[str, Any]:
+        """The settings of the block that the adversary inserted into the model."""
+        if Capability.CHOOSE_MODEL not in self.adversary.capabilities:
+            raise NotVisible(
+                f"adversary '{self.adversary.name}' did not change the model: it lacks the capability to "
+                f"{flag_names(Capability.CHOOSE_MODEL)} ({describe(Capability.CHOOSE_MODEL)})"
+            )
+        [found] = self._done("imprint") or [{}]
+        if not found:
+            raise NotVisible("no imprint block was in this run's model; insert one with a table [imprint] in the plan")
+        return {key: value for key, value in found.items() if key != "power"}
+
     def _done(self, power: str) -> list[Mapping[str, Any]]:
         return [one for one in self._trace.header.tampering if one["power"] == power]
 
@@ -224,6 +244,11 @@ class View:
             name: (values + self.updates.layer(name)[rows].sum(axis=0)).astype(np.float32)
             for name, values in start.items()
         }
+
+    @property
+    def holds_updates(self) -> bool:
+        """Whether single updates were recorded, or only sums."""
+        return self._trace.header.holds_updates
 
     @cached_property
     def updates(self) -> Updates:

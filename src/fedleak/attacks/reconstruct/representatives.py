@@ -23,7 +23,7 @@ from fedleak.federation.model import Model, Tensors
 from fedleak.lazy import functional as F
 from fedleak.lazy import torch
 
-__all__ = ["Inversion", "PaperInversion", "RepresentativeSet", "representatives"]
+__all__ = ["Inversion", "PaperInversion", "RepresentativeSet", "cut_updates", "representatives", "total_variation"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +119,7 @@ def representatives(
         labels: (clients, places), -1 where there is none; read from the last bias if absent.
         start: images (clients, classes, *shape) to start from, as `by_class` gives of an earlier round.
     """
-    wanted = _rows(model, updates)
+    wanted = cut_updates(model, updates)
     norms = _sum(rows.flatten(1).square().sum(1) for rows in wanted.values()).sqrt()
     if not bool((norms > 0).all()):
         raise AttackError(
@@ -235,18 +235,22 @@ class _Problem:
         """Eq. 7, for places in use; none where examples have no neighbouring pixels."""
         if images.dim() < 5:
             return torch.zeros(len(images))
-        across = (images[..., :-1, 1:] - images[..., :-1, :-1]).square()
-        down = (images[..., 1:, :-1] - images[..., :-1, :-1]).square()
-        # A root at nothing has no slope: the tiny term keeps the gradient finite where beta < 1.
-        rough = ((across + down + 1e-12) ** self.settings.power).flatten(2).sum(2)
-        return (rough * self.used).sum(1)
+        return (total_variation(images, self.settings.power) * self.used).sum(1)
+
+
+def total_variation(images: torch.Tensor, power: float) -> torch.Tensor:
+    """The roughness of images (clients, places, channels, height, width), one number for each."""
+    across = (images[..., :-1, 1:] - images[..., :-1, :-1]).square()
+    down = (images[..., 1:, :-1] - images[..., :-1, :-1]).square()
+    # A root at nothing has no slope: the tiny term keeps the gradient finite where beta < 1.
+    return ((across + down + 1e-12) ** power).flatten(2).sum(2)
 
 
 def _sum(parts: Iterable[torch.Tensor]) -> torch.Tensor:
     return torch.stack(list(parts)).sum(0)
 
 
-def _rows(model: Model, updates: Params) -> dict[str, torch.Tensor]:
+def cut_updates(model: Model, updates: Params) -> dict[str, torch.Tensor]:
     """Cut updates into tensors, (clients, *shape), by the names of the weights."""
     cut: dict[str, torch.Tensor] = {}
     for layer in model.layout:

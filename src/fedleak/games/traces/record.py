@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fedleak.core import Params
 from fedleak.federation.federation import Client, Round
-from fedleak.federation.model import Signature
+from fedleak.federation.model import Model, Signature
 from fedleak.plan.configure import to_dict
 from fedleak.plan.plan import FederationPlan
 from fedleak.population.prepare import Prepared
@@ -41,14 +41,20 @@ def record(
     start: Params,
     rounds: Iterable[Round],
     tampering: tuple[dict[str, object], ...] = (),
+    *,
+    model: Model | None = None,
+    told: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Write the trace of these rounds below a folder, and return the folder."""
+    """Write the trace of these rounds below a folder, and return the folder.
+
+    `model` is what was trained, if it is not what the architecture builds; `told` is what clients are told of it.
+    """
     header = Header(
         fingerprint=f"contract {name}",
         rounds=plan.rounds,
         task=signature.task,
         model=architecture.name,
-        layout=architecture.build(signature).layout,
+        layout=(model or architecture.build(signature)).layout,
         clients=tuple(client.id for client in clients),
         shadow=tuple(client.shadow for client in clients),
         settings={
@@ -56,6 +62,7 @@ def record(
             "architecture": to_dict(architecture),
             "input_shape": list(signature.input_shape),
             "outputs": signature.outputs,
+            **(told or {}),
         },
         tampering=tampering,
     )

@@ -1,0 +1,1 @@
+"""Which training examples can be read out of what clients send."""

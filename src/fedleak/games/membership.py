@@ -1,0 +1,401 @@
+"""The `membership` game: was this record used for training, or did this user take part?
+
+Of records, non-members are by default records of the same user that no client trained on: against other users' records
+an attack is helped by the user's style, which is in the model whether or not this record was. Both comparisons are
+made, under names of their own.
+
+What is asked about is drawn without regard to the answer. A client is asked about together with records of its user
+and, where there are outsiders, with as many records of one outsider: which of the two is the user is not to be told
+from the questions. One record is drawn of what belongs together (a document, an album, a day), because these are on
+the same side of every split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Meta
+
+from fedleak.core import FloatArray, IntArray, percent
+from fedleak.errors import AttackError
+from fedleak.games.game import Contract, GameInstance, Headline, Needs, OptionGame, Questions
+from fedleak.metrics import membership as measures
+from fedleak.metrics.attack_result import AttackResult
+from fedleak.metrics.membership import EXPOSED, HELD_OUT, MEMBER, OTHERS, OUTSIDE, OWN, UNSCORED, MembershipAnswers
+from fedleak.metrics.metric import Metric
+from fedleak.population import fingerprint
+from fedleak.population.population import Examples
+from fedleak.population.splits import units
+from fedleak.results.audit import Score
+from fedleak.results.criteria import Criterion
+from fedleak.results.detail import DetailParts, Figure, Series, Table
+from fedleak.trace.prior import Prior
+from fedleak.trace.reader import Trace
+
+if TYPE_CHECKING:  # an attack that imports the game must not find the truth in it
+    from fedleak.trace.members import MemberRecords
+    from fedleak.trace.truth import Truth
+
+__all__ = ["Membership", "MembershipQuestions", "MEMBER_OPTION"]
+
+MEMBER_OPTION = "member"
+_WORST = (10, 50, 100)  # most exposed records
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MembershipQuestions(Questions):
+    """One question for each record, or for each user with some records.
+
+    Of records, `updates` holds one update of the client in question; an adversary that can link updates knows all
+    updates of that client.
+    """
+
+    records: Examples
+    question: IntArray  # (records,): the question that each record belongs to, in increasing order
+    asked: int
+
+    def __len__(self) -> int:
+        return self.asked
+
+    def mean(self, scores: npt.NDArray[np.floating]) -> FloatArray:
+        """Scores of records as predictions: the mean over the records of each question."""
+        total = np.bincount(self.question, weights=scores, minlength=self.asked)
+        count = np.bincount(self.question, minlength=self.asked)
+        return np.asarray(total / np.maximum(count, 1), dtype=np.float32)[:, None]
+
+
+def _rates(against: str, suffix: str, told: str) -> tuple[Metric, ...]:
+    return tuple(
+        Metric(
+            name=f"tpr{name}{suffix}",
+            title=f"true-positive rate at {100 * rate:g}% false positives{told}",
+            short=f"TPR@{100 * rate:g}%",
+            text="The share of members that the attack finds if it may wrongly accuse "
+            f"{100 * rate:g}% of non-members{told}. Guessing finds as many members as it accuses non-members.",
+            measure=partial(measures.tpr, rate, against),
+            applies=partial(measures.tpr_applies, rate, against),
+            column=f"TPR@{100 * rate:g}%" if against == OWN else "",
+        )
+        for name, rate in (("1", 0.01), ("01", 0.001))
+    )
+
+
+_TOLD = ", compared with other users' records"
+_METRICS: tuple[Metric, ...] = (
+    Metric(
+        name="auc",
+        title="area under the ROC curve",
+        short="AUC",
+        text="Given a member and a non-member, how often the attack gives the member the higher score. Records are "
+        "compared with records of the same users that no client trained on. Guessing gives 0.5.",
+        measure=partial(measures.auc, OWN),
+        applies=partial(measures.applies, OWN),
+        each_user=EXPOSED,
+    ),
+    *_rates(OWN, "", ""),
+    Metric(
+        name="auc-others",
+        title=f"area under the ROC curve{_TOLD}",
+        short="AUC, others",
+        text="The same with records of users who took no part. Part of it is style: an attack that recognises how "
+        "the users of the federation write needs not know which of their records were used.",
+        measure=partial(measures.auc, OTHERS),
+        applies=partial(measures.applies, OTHERS),
+        column="AUC, others",
+    ),
+    *_rates(OTHERS, "-others", _TOLD),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Membership(OptionGame):
+    """Ask whether records were trained on, or whether users took part."""
+
+    name: ClassVar[str] = "membership"
+    summary: ClassVar[str] = "Was this record, or this user, in the training data?"
+    strongest: ClassVar[str | None] = "membership-strong"
+    metrics: ClassVar[tuple[Metric, ...]] = _METRICS
+    criteria: ClassVar[tuple[Criterion, ...]] = ("inference",)
+    needs_prior: ClassVar[bool | None] = False
+    needs_members: ClassVar[bool] = True
+    multiples: ClassVar[bool] = False
+
+    unit: Annotated[
+        Literal["record", "user"],
+        Meta(
+            description="record: was this record trained on? Non-members are held-out records of the same users, and "
+            "in a second comparison those of outsiders; user: did this user take part? Non-members are outsiders"
+        ),
+    ] = "record"
+    records: Annotated[
+        int, Meta(ge=1, description="at most this many records of each user are asked about, or given to the adversary")
+    ] = 100
+    known: Annotated[
+        Literal["trained", "held-out"],
+        Meta(
+            description="users: the records of a user that the adversary has. trained: those that the client trained "
+            "on if the user took part; held-out: others of the same user"
+        ),
+    ] = "trained"
+
+    @property
+    def controls(self) -> tuple[str, ...]:
+        """Records that nobody trained on cannot be found, whatever was trained on."""
+        return ("decoys",)
+
+    @property
+    def note(self) -> str:
+        """What a non-member is."""
+        if self.unit == "user":
+            return "Non-members are users who take no part, drawn and split in the same way as those who do."
+        return (
+            "Non-members are records of the same users that no client trained on. The comparison with other users' "
+            "records measures style, too, and is reported under its own name."
+        )
+
+    def headline(self, scores: Mapping[str, Score]) -> Headline | None:
+        """How often a member is told from a non-member, and how many are found at few false alarms."""
+        area = scores.get("auc")
+        if area is None:
+            return None
+        what = "a record that was trained on and another record of the same user"
+        if self.unit == "user":
+            what = "a user who took part and one who did not"
+        steep = scores.get("tpr1")
+        more = (
+            f" Allowed to be wrong about 1% of non-members, it finds {percent(steep.value)} of members."
+            if steep is not None
+            else ""
+        )
+        return Headline(
+            percent(area.value),
+            f"Given {what}, the attack tells which is which in {percent(area.value)} of cases; guessing would manage "
+            f"{percent(area.chance)}.{more}",
+        )
+
+    def detail(self, played: Sequence[AttackResult], scores: Mapping[str, Score]) -> DetailParts:
+        """The ROC curve on logarithmic axes, and how many of the most exposed records are members."""
+        if measures.applies(OWN, played) is not True:
+            return DetailParts()
+        whats = [(OWN, "records of the same users" if self.unit == "record" else "users who took no part")]
+        if measures.applies(OTHERS, played) is True:
+            whats.append((OTHERS, "other users' records"))
+        series = []
+        for against, told in whats:
+            x, y = measures.roc(played, against)
+            shown = [(a, b) for a, b in zip(x, y, strict=True) if b > 0]
+            series.append(Series(name=f"against {told}", x=[a for a, _ in shown], y=[b for _, b in shown]))
+        low = min((min(one.x) for one in series if one.x), default=0.001)
+        figure = Figure(
+            kind="lines",
+            title="ROC curve",
+            x_label="false-positive rate",
+            y_label="true-positive rate",
+            series=[*series, Series(name="guessing", x=[low, 1.0], y=[low, 1.0], reference=True)],
+            log_x=True,
+            log_y=True,
+        )
+        return DetailParts(figures=[figure], tables=[self._worst(played)])
+
+    def _worst(self, played: Sequence[AttackResult]) -> Table:
+        """Of the records with the highest scores in each run, how many are members."""
+        parts = [measures.part(one, OWN) for one in played]
+        rate = float(np.mean([one.right.mean() for one in parts]))
+        rows: list[list[str | float | None]] = []
+        for count in _WORST:
+            if min(len(one.right) for one in parts) < 2 * count:
+                continue
+            found = [float(one.right[np.argsort(-one.claims[:, 0], kind="stable")[:count]].mean()) for one in parts]
+            rows.append([f"{count}", float(np.mean(found)), rate])
+        return Table(
+            caption=f"Most exposed {self.unit}s: of those with the highest scores, the share of members (mean over "
+            "runs), and what guessing gives",
+            columns=[f"highest {self.unit}s", "members", "guessing"],
+            rows=rows,
+        )
+
+    @classmethod
+    def contract(cls, attack: Needs) -> Contract:
+        """A federation that has memorised noisy labels, asked about what it trained on or about other records."""
+        from fedleak.games.traces.members import write_members
+
+        return Contract(
+            game=cls(records=40),
+            write=lambda folder, seed, leak: write_members(folder, seed, leak=leak),
+            metric="auc",
+            seeds=3,
+        )
+
+    def ask(self, trace: Trace, truth: Truth, prior: Prior, rng: np.random.Generator) -> GameInstance:
+        """Draw the records in question; the adversary keeps only public examples."""
+        if truth.members is None:
+            raise AttackError(
+                f"{trace.folder}: this run did not keep the clients' records; train it with a plan that has the game "
+                "'membership', in another folder (--out)"
+            )
+        users = truth.members.used.candidates
+        inside = np.isin(np.asarray(users), np.asarray(truth.users))
+        asked = (
+            self._users(trace, truth, inside, rng) if self.unit == "user" else self._records(trace, truth, inside, rng)
+        )
+        questions, answers = asked
+        if truth.members.decoys:
+            answers = _decoys(answers, rng)
+        return GameInstance(
+            questions=questions,
+            answers=answers,
+            prior=replace(prior.take(np.zeros(0, dtype=np.int64)), background=prior.background),
+            shadow=np.full(len(trace.round), -1, dtype=np.int64),
+            everything=True,
+        )
+
+    def _records(
+        self, trace: Trace, truth: Truth, inside: npt.NDArray[np.bool_], rng: np.random.Generator
+    ) -> tuple[MembershipQuestions, MembershipAnswers]:
+        members = truth.members
+        assert members is not None
+        users = members.used.candidates
+        sent = _updates(trace, truth)
+        present = [i for i in np.flatnonzero(inside).tolist() if users[i] in sent]
+        outside = np.flatnonzero(~inside).tolist()
+        pools = _pools(members)
+        lacking = [users[i] for i in present if not len(members.held_out.examples[i])]
+        if lacking or len(present) < 1:
+            raise AttackError(
+                f"{trace.folder}: "
+                + (
+                    f"no record of user '{lacking[0]}' was held out, so there is nothing to compare the user's records "
+                    "with; set held_out = 0.5 in [population], or leave out users with few records (min_examples)"
+                    if lacking
+                    else "no client sent an update; train more rounds"
+                )
+            )
+        pairs = min(len(present), len(outside))
+        order, strangers = rng.permutation(present).tolist(), rng.permutation(outside).tolist()
+        parts, rows, who, kind, paired = [], [], [], [], []
+        for place, user in enumerate(order):
+            row = int(rng.choice(sent[users[user]]))
+            for owner in (user, strangers[place]) if place < pairs else (user,):
+                pool, used = pools[owner]
+                drawn = rng.permutation(len(pool))[: self.records]
+                parts.append(pool.take(drawn))
+                what = np.where(used[drawn], MEMBER, HELD_OUT) if owner == user else np.full(len(drawn), OUTSIDE)
+                kind.append(what)
+                rows.append(np.full(len(drawn), row))
+                who.append(np.full(len(drawn), owner))
+                paired.append(np.full(len(drawn), place < pairs))
+        shuffled = rng.permutation(sum(map(len, parts)))
+        kinds = np.concatenate(kind)[shuffled]
+        if not ((kinds == MEMBER).any() and (kinds == HELD_OUT).any()):
+            raise AttackError(
+                f"{trace.folder}: of {len(kinds)} records in question all or none were trained on; hold out about half "
+                "(held_out in [population]), or ask about more records ([[game]] records)"
+            )
+        return (
+            MembershipQuestions(
+                updates=np.concatenate(rows)[shuffled],
+                options=(MEMBER_OPTION,),
+                records=_plain(Examples.concat(parts).take(shuffled)),
+                question=np.arange(len(shuffled)),
+                asked=len(shuffled),
+            ),
+            MembershipAnswers(
+                right=(kinds == MEMBER).astype(np.int64),
+                who=np.concatenate(who)[shuffled],
+                users=tuple(map(str, users)),
+                kind=kinds.astype(np.int64),
+                paired=np.concatenate(paired)[shuffled],
+            ),
+        )
+
+    def _users(
+        self, trace: Trace, truth: Truth, inside: npt.NDArray[np.bool_], rng: np.random.Generator
+    ) -> tuple[MembershipQuestions, MembershipAnswers]:
+        members = truth.members
+        assert members is not None
+        users, sent = members.used.candidates, _updates(trace, truth)
+        able = [i for i in range(len(users)) if not inside[i] or users[i] in sent]
+        data = (members.used if self.known == "trained" else members.held_out).examples
+        if self.known == "held-out" and any(not len(data[i]) for i in able):
+            raise AttackError(
+                f"{trace.folder}: known = 'held-out', but of some users no record was held out; set held_out = 0.5 in "
+                "[population]"
+            )
+        if inside[able].all() or not inside[able].any():
+            raise AttackError(
+                f"{trace.folder}: {int(inside[able].sum())} of {len(able)} users took part, so there is nobody to tell "
+                "apart; draw users who do not take part with outsiders = N in [population]"
+            )
+        order = rng.permutation(able)
+        # The same number for everybody: how many records a user has is none of the adversary's business.
+        size = min(self.records, *(len(data[i]) for i in order))
+        parts = [data[i].take(rng.permutation(len(data[i]))[:size]) for i in order]
+        right = inside[order].astype(np.int64)
+        return (
+            MembershipQuestions(
+                updates=np.zeros(0, dtype=np.int64),
+                options=(MEMBER_OPTION,),
+                records=_plain(Examples.concat(parts)),
+                question=np.repeat(np.arange(len(order)), size),
+                asked=len(order),
+            ),
+            MembershipAnswers(
+                right=right,
+                who=np.asarray(order, dtype=np.int64),
+                users=tuple(map(str, users)),
+                kind=np.where(right == 1, MEMBER, HELD_OUT),
+                paired=np.zeros(len(order), dtype=np.bool_),
+            ),
+        )
+
+
+def _pools(members: MemberRecords) -> list[tuple[Examples, npt.NDArray[np.bool_]]]:
+    """For each user the records that may be asked about, and which of them are on the client.
+
+    Left out are records with a copy elsewhere, which would be member and non-member at once, and all but one of the
+    records that belong together.
+    """
+    owners = list(zip(members.used.examples, members.held_out.examples, strict=True))
+    whole = [Examples.concat(pair) for pair in owners]
+    marks = fingerprint.of(Examples.concat(whole))
+    single = np.ones(len(marks), dtype=np.bool_)
+    for band in range(marks.shape[1]):
+        _, place, count = np.unique(marks[:, band], return_inverse=True, return_counts=True)
+        single &= count[place] == 1
+    found, start = [], 0
+    for (used, held), both in zip(owners, whole, strict=True):
+        mine = np.flatnonzero(single[start : start + len(both)])
+        start += len(both)
+        # Units are of one side: they are numbered on each, and never divided.
+        sides = [units(side) if len(side) else np.zeros(0, dtype=np.int64) for side in (used, held)]
+        unit = np.concatenate([sides[0], sides[1] + (sides[0].max(initial=-1) + 1)])
+        mine = mine[np.unique(unit[mine], return_index=True)[1]]
+        found.append((both.take(mine), mine < len(used)))
+    return found
+
+
+def _plain(examples: Examples) -> Examples:
+    """Nothing but what a model reads: times, albums and copies would tell which records belong together."""
+    return Examples(x=examples.x, y=examples.y)
+
+
+def _updates(trace: Trace, truth: Truth) -> dict[str, IntArray]:
+    """User -> the rows of the updates of the user's client, for users whose client sent one."""
+    client = np.asarray(trace.client).astype(np.int64)
+    return {
+        truth.client_user[trace.header.clients[index]]: np.flatnonzero(client == index)
+        for index in np.unique(client).tolist()
+    }
+
+
+def _decoys(answers: MembershipAnswers, rng: np.random.Generator) -> MembershipAnswers:
+    """The control: a random half of what nobody trained on is declared to be members, and nothing else is scored."""
+    nobody = np.flatnonzero(answers.kind == HELD_OUT)
+    kind = np.full(len(answers.kind), UNSCORED, dtype=np.int64)
+    kind[nobody] = np.where(rng.permutation(len(nobody)) % 2 == 0, MEMBER, HELD_OUT)
+    return replace(answers, kind=kind, right=(kind == MEMBER).astype(np.int64))
