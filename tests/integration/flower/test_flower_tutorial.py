@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("flwr")
-psutil = pytest.importorskip("psutil")
+pytest.importorskip("psutil")
 from flower_processes import BIN, ROOT, Deployment, copy_example, kill_orphans, wait
 
 from fedleak.record.key import read_key
