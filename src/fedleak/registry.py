@@ -85,6 +85,10 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "membership-strong": "fedleak.attacks.membership.strong:MembershipStrong",
         "membership-cosine": "fedleak.attacks.membership.updates:GradientCosine",
         "membership-drop": "fedleak.attacks.membership.updates:LossDrop",
+        "source-loss": "fedleak.attacks.source.updates:SourceLoss",
+        "source-cosine": "fedleak.attacks.source.updates:SourceCosine",
+        "source-selection": "fedleak.attacks.source.selection:SourceSelection",
+        "source-strong": "fedleak.attacks.source.strong:SourceStrong",
     },
     "game": {
         "identify": "fedleak.games.identify:Identify",
@@ -98,6 +102,7 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "recover": "fedleak.games.recover:Recover",
         "disaggregate": "fedleak.games.disaggregate:Disaggregate",
         "membership": "fedleak.games.membership:Membership",
+        "source": "fedleak.games.source:Source",
     },
     "defence": {
         "clip": "fedleak.defences.clip:Clip",
