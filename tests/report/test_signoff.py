@@ -11,17 +11,21 @@ from typing import Any
 
 import msgspec
 import pytest
-from example_audit import NOISE, example
+from example_audit import NOISE, PROMISE, example
 from parsed_page import Page
 
 from command_line import Run
+from fedleak import registry
 from fedleak.errors import FedleakError
 from fedleak.games.attribute import Attribute
+from fedleak.games.membership import Membership
 from fedleak.report import pdf, results_file
 from fedleak.report.signoff import document, identifiability
 from fedleak.report.signoff.decision import decision
 from fedleak.report.signoff.signatories import Signatories, signatories
 from fedleak.results.audit import Audit, GameInfo, Threat, Untested
+from fedleak.results.criteria import CRITERIA
+from fedleak.results.defence_results import Promised
 from fedleak.score.assemble import about
 
 HOSTILE = "<script>alert(1)</script>"
@@ -108,6 +112,21 @@ def test_games_declare_their_criteria_themselves() -> None:
     assert about(Attribute(attribute="age")).criteria == ["inference"]
 
 
+def test_an_audit_of_membership_does_not_say_that_membership_was_not_tested() -> None:
+    audit = example(games={"identify": about(Membership())})
+    rows = {row.name: row for row in identifiability.criteria(audit)}
+    assert rows["membership"].tested and not rows["singling out"].tested
+
+
+def test_every_game_and_its_criteria_are_in_the_documentation() -> None:
+    page = (Path(__file__).parents[2] / "docs/sign-off.md").read_text("utf-8")
+    listed = dict(re.findall(r"^\| (singling out|linkability|inference|membership) \| (.*?) \|", page, re.M))
+    known = {name: registry.load("game", name) for name in registry.names("game")}
+    for criterion in CRITERIA:
+        games = {name for name, game in known.items() if criterion in game.criteria}
+        assert set(re.findall(r"`([\w-]+)`", listed[criterion])) == games, criterion
+
+
 def test_adversaries_are_grouped_by_what_they_attack() -> None:
     threats = [
         Threat(name="s", summary="S.", sees=[], cannot_see=[], capabilities=[], attacks_on="model updates"),
@@ -124,8 +143,20 @@ def test_an_epsilon_stands_with_everything_that_it_depends_on() -> None:
     assert "noise" in name and said["epsilon"].startswith("3.20")
     assert said["delta"] == "1.0e-03" and said["adjacency"] == "one client more or less"
     assert said["trusted"] == "not stated" and said["accountant"] == "not stated"
-    assert said["empirical test"].startswith("contradiction shown")
+    assert said["empirical test"].startswith("Contradiction shown")
     assert said["randomness, floating point, timing"] == "not tested"
+
+
+def test_a_contradiction_over_the_whole_run_is_told_where_one_round_shows_none() -> None:
+    promise = msgspec.structs.replace(PROMISE, shown=0.1, shown_over_run=4.5)
+    audit = example(promises=[Promised(defence=NOISE, promises=[promise])])
+    ((_, rows),) = identifiability.statements(audit)
+    one, run = dict(rows)["empirical test"].split(". ")
+    assert one.startswith("Contradiction not shown") and "0.50 is stated there" in one
+    assert run.startswith("Contradiction shown") and "4.50 over the whole run; 3.20" in run
+    unasked = msgspec.structs.replace(promise, shown=None, tested=None)
+    ((_, rows),) = identifiability.statements(example(promises=[Promised(defence=NOISE, promises=[unasked])]))
+    assert dict(rows)["empirical test"].startswith("Contradiction shown")
 
 
 def test_the_document_claims_nothing_beyond_the_evidence() -> None:

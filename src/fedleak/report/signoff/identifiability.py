@@ -161,7 +161,7 @@ def _statement(promise: Promise) -> list[tuple[str, str]]:
     if promise.per_round is not None:
         rows.insert(1, ("epsilon of one round", epsilon(promise.per_round)))
     if promise.hidden_epsilon is not None:
-        rows.insert(1, ("while participation is secret", epsilon(promise.hidden_epsilon)))
+        rows.insert(1, ("epsilon while it is secret who takes part", epsilon(promise.hidden_epsilon)))
     for title, field in _ASKED:
         value = str(getattr(promise, field) or "not stated")
         if field == "unit" and promise.unit and promise.count is not None:
@@ -173,14 +173,23 @@ def _statement(promise: Promise) -> list[tuple[str, str]]:
 
 
 def _canaries(promise: Promise) -> str:
-    if promise.shown is None or promise.tested is None:
-        return "not tested"
-    least = f"canaries show at least {epsilon(promise.shown)} in one round; {epsilon(promise.tested)} is stated there"
-    if promise.contradicted:
-        return f"contradiction shown: {least}"
-    if promise.most is not None and promise.tested > promise.most:
-        return f"not tested: {least}, and canaries cannot show more than {epsilon(promise.most)}"
-    return f"contradiction not shown: {least}"
+    """What canaries show of the epsilon of one round, and of the whole run."""
+    found = []
+    if promise.shown is not None and promise.tested is not None:
+        least = (
+            f"canaries show at least {epsilon(promise.shown)} in one round; {epsilon(promise.tested)} is stated there"
+        )
+        if promise.shown > promise.tested:
+            found.append(f"contradiction shown: {least}")
+        elif promise.most is not None and promise.tested > promise.most:
+            found.append(f"not tested: {least}, and canaries cannot show more than {epsilon(promise.most)}")
+        else:
+            found.append(f"contradiction not shown: {least}")
+    if promise.shown_over_run is not None and promise.epsilon is not None:
+        word = "shown" if promise.shown_over_run > promise.epsilon else "not shown"
+        least = f"canary clients show at least {epsilon(promise.shown_over_run)} over the whole run"
+        found.append(f"contradiction {word}: {least}; {epsilon(promise.epsilon)} is stated for it")
+    return ". ".join(one[0].upper() + one[1:] for one in found) or "not tested"
 
 
 # The lower levels of the publication's pyramid, about which no number of this audit says anything.
