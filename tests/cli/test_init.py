@@ -147,6 +147,24 @@ def test_flags_decide_over_guesses() -> None:
     assert "time" not in plan["dataset"] and plan["population"]["prior"] == "random"
 
 
+@pytest.mark.parametrize(
+    ("first", "prior", "said"),
+    [
+        (1980, "chrono", "time:      year (holds dates (12 different values"),
+        (70, "random", "column 'year' is named like a time but holds no dates"),
+    ],
+)
+def test_years_are_times_where_their_century_is_known(first: int, prior: str, said: str) -> None:
+    wage = np.random.default_rng(0).normal(20, 4, 240)
+    rows = "".join(f"w{i // 12},{first + i % 12},{i % 7},{wage[i]:.3f},{'xy'[i % 3 % 2]}\n" for i in range(240))
+    Path("panel.csv").write_text("person,year,hours,wage,status\n" + rows)
+    output = run("panel.csv", "--yes").output
+    assert said in output
+    plan = written("panel.toml")
+    assert plan["population"]["prior"] == prior and ("time" in plan["dataset"]) == (prior == "chrono")
+    assert "there are no times to go by" not in Path("panel.toml").read_text()
+
+
 def test_times_of_one_day_give_a_random_prior() -> None:
     rows = "".join(f"u{i % 6},2024-05-31,{i}.5,{i % 7},{'xyz'[i // 6 % 3]}\n" for i in range(120))
     Path("readings.csv").write_text("user,date,a,b,label\n" + rows)
