@@ -68,6 +68,8 @@ def test_a_limit_inside_the_interval_is_not_shown_to_be_exceeded_and_says_what_i
     found = decision(limited((best.low + best.high) / 2))
     assert found.text.startswith("Not shown:") and found.kind == "quiet"
     assert "reaches above the limit" in found.checks[0].sentence
+    assert found.text.endswith("Not excluded either: intervals reach above the limit.")
+    assert "Not excluded" not in decision(limited(0.99)).text
 
 
 def test_a_limit_that_no_score_is_held_against_is_not_tested_and_decides_nothing() -> None:
@@ -85,6 +87,42 @@ def test_warnings_contradictions_and_failures_stand_on_the_first_page() -> None:
     assert "The control failed." in conditions
     assert any("canaries contradict" in line for line in conditions)
     assert any("could not be trained" in line for line in conditions)
+
+
+def test_the_first_page_says_what_was_not_tested_and_what_has_no_control() -> None:
+    audit = limited(0.3)
+    threat = Threat(name="s", summary="S.", sees=[], cannot_see=[], capabilities=[], attacks_on="model updates")
+    audit = msgspec.structs.replace(
+        audit, threats=[threat], scores=[score for score in audit.scores if score.control is None]
+    )
+    conditions = decision(audit).conditions
+    assert "Not tested, of the criteria of regulators (part 3): inference, membership." in conditions
+    assert "Not tested: attacks on the trained model (part 1)." in conditions
+    assert any("No control was run" in line for line in conditions)
+    assert not any("No control was run" in line for line in decision(limited(0.3)).conditions)
+
+
+def test_attacks_on_too_few_users_test_nothing() -> None:
+    audit = limited(0.9)
+    few = [msgspec.structs.replace(score, leaks=None, p=1.0) for score in audit.scores]
+    audit = msgspec.structs.replace(audit, scores=few)
+    rows = {row.name: row for row in identifiability.criteria(audit)}
+    assert [one.evidence for one in rows["singling out"].tested] == ["not tested"]
+    (question,) = identifiability.questions(audit)
+    assert question["residual"].startswith("Not tested without a defence") and "too few users" in question["residual"]
+
+
+def test_without_limits_the_first_page_says_what_was_found() -> None:
+    text = text_of(example())
+    assert text.index("is named correctly in 68%") < text.index("1. Context")
+
+
+def test_words_of_the_audit_are_explained_where_they_stand() -> None:
+    audit = limited(0.3, settings={"noise": {"relative": "in units of a layer's size"}})
+    text = text_of(audit)
+    assert "relative : in units of a layer" in text
+    assert "The verdict is about AP, which is not the 68% above" in text  # chance 0.048 beside "guessing 3%"
+    assert "possible harm" in text
 
 
 def test_the_parts_come_in_the_order_of_the_standard() -> None:
