@@ -123,6 +123,9 @@ def _prior(ask: Ask, *, timed: bool, undated: Sequence[str] = ()) -> Choice:
     """What the adversary knows already: nobody but the user can say."""
     if not timed:
         why = "no column holds dates" if undated else "there are no times to go by"
+        random = Guess("random", f"a random half of each user's data: {why}")
+        if ask("prior", "What does the adversary have of each user already?", random, ["chrono", "random"]) == "chrono":
+            raise PlanError("--prior chrono needs times; name a column of dates with --time, or take --prior random")
         return Choice("random", f"the adversary knows a random half of each user's data; {why}")
     guess = Guess("chrono", "there are times: the older half of each user's data, or a random half", sure=False)
     chosen = ask("prior", "What does the adversary have of each user already?", guess, ["chrono", "random"])
