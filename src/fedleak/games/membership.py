@@ -118,7 +118,7 @@ class Membership(OptionGame):
     summary: ClassVar[str] = "Was this record, or this user, in the training data?"
     strongest: ClassVar[str | None] = "membership-strong"
     metrics: ClassVar[tuple[Metric, ...]] = _METRICS
-    criteria: ClassVar[tuple[Criterion, ...]] = ("membership", "inference")
+    criteria: ClassVar[tuple[Criterion, ...]] = ("membership",)
     needs_prior: ClassVar[bool | None] = False
     needs_members: ClassVar[bool] = True
     multiples: ClassVar[bool] = False
