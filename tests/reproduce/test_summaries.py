@@ -16,7 +16,18 @@ from fedleak.plan.read import load_plan
 from fedleak.reproduce.compare import attack_table, paper_table
 from fedleak.reproduce.lookup import measured
 from fedleak.reproduce.rows import ROWS, chosen, deciding, verdict
-from fedleak.reproduce.summary import Figure, From, Summary, folder, is_stale, plan_name, plan_sha256, read, read_all
+from fedleak.reproduce.summary import (
+    Figure,
+    From,
+    Summary,
+    folder,
+    is_stale,
+    plan_name,
+    plan_sha256,
+    read,
+    read_all,
+    settings_sha256,
+)
 from fedleak.results.audit import Analysis, Audit
 from fedleak.results.detail import Detail, Quality, Series
 from fedleak.results.detail import Figure as Drawn
@@ -131,6 +142,13 @@ def test_half_a_file_is_refused(tmp_path: Path) -> None:
 def test_a_summary_is_stale_once_its_plan_changes(tmp_path: Path) -> None:
     assert is_stale(read(written(tmp_path / "L3-a.json", plan_sha256="0" * 64)))
     assert is_stale(read(written(tmp_path / "L3-b.json", plan="plans/no-such-plan.toml")))
+
+
+def test_words_of_a_plan_do_not_make_its_figures_stale() -> None:
+    plan = (shipped.folder() / "demo.toml").read_text(encoding="utf-8")
+    told = "# Why this plan is as it is.\n" + plan.replace("title = ", 'title = "x"  # was: ', 1)
+    assert settings_sha256(told) == settings_sha256(plan) == plan_sha256("demo")
+    assert settings_sha256(plan.replace("seeds = [", "seeds = [99, ", 1)) != settings_sha256(plan)
 
 
 def test_the_weakest_verdict_of_todays_rules_counts(tmp_path: Path) -> None:
