@@ -25,7 +25,7 @@ from fedleak.reproduce.compare import attack_table, paper_table
 from fedleak.reproduce.render import all_rows, figures_of, row_pages
 from fedleak.reproduce.summary import Summary, read_all
 
-__all__ = ["generate", "rewritten"]
+__all__ = ["generate", "results", "rewritten"]
 
 Region = Callable[[str], str]  # from what stands there now, because some cells of a table are written by hand
 
@@ -53,11 +53,11 @@ def generate(docs: Path) -> dict[Path, str]:
         docs / "reference" / "cli.md": rewritten(
             docs / "reference" / "cli.md", {name: partial(_always, text) for name, text in options.items()}
         ),
-        **_results(docs / "results"),
+        **results(docs / "results"),
     }
 
 
-def _results(folder: Path) -> dict[Path, str]:
+def results(folder: Path) -> dict[Path, str]:
     """The pages of results: the table of all rows, every row, and any summary where a page asks for its figures."""
     summaries = read_all(folder / "data")
     own: dict[Path, dict[str, Region]] = {

@@ -1,4 +1,3 @@
-
 """The tutorial, command by command, on Ray; and its app on three SuperNodes."""
 
 from __future__ import annotations
