@@ -1,4 +1,3 @@
-# ruff: noqa: E402 - without Flower these tests are skipped
 """The tutorial, command by command, on Ray; and its app on three SuperNodes."""
 
 from __future__ import annotations
