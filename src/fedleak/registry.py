@@ -86,6 +86,10 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "membership-strong": "fedleak.attacks.membership.strong:MembershipStrong",
         "membership-cosine": "fedleak.attacks.membership.updates:GradientCosine",
         "membership-drop": "fedleak.attacks.membership.updates:LossDrop",
+        "source-loss": "fedleak.attacks.source.updates:SourceLoss",
+        "source-cosine": "fedleak.attacks.source.updates:SourceCosine",
+        "source-selection": "fedleak.attacks.source.selection:SourceSelection",
+        "source-strong": "fedleak.attacks.source.strong:SourceStrong",
     },
     "game": {
         "identify": "fedleak.games.identify:Identify",
@@ -99,7 +103,11 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "recover": "fedleak.games.recover:Recover",
         "disaggregate": "fedleak.games.disaggregate:Disaggregate",
         "membership": "fedleak.games.membership:Membership",
+<<<<<<< HEAD
         "tokens": "fedleak.games.tokens:Tokens",
+=======
+        "source": "fedleak.games.source:Source",
+>>>>>>> main
     },
     "defence": {
         "clip": "fedleak.defences.clip:Clip",
