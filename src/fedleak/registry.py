@@ -103,11 +103,8 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "recover": "fedleak.games.recover:Recover",
         "disaggregate": "fedleak.games.disaggregate:Disaggregate",
         "membership": "fedleak.games.membership:Membership",
-<<<<<<< HEAD
         "tokens": "fedleak.games.tokens:Tokens",
-=======
         "source": "fedleak.games.source:Source",
->>>>>>> main
     },
     "defence": {
         "clip": "fedleak.defences.clip:Clip",
