@@ -78,6 +78,7 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "link-rep-cosine": "fedleak.attacks.link.cosine:LinkRepresentativesCosine",
         "disaggregate-ridge": "fedleak.attacks.disaggregate.ridge:DisaggregateRidge",
         "disaggregate-moves": "fedleak.attacks.disaggregate.moves:DisaggregateMoves",
+        "token-rows": "fedleak.attacks.tokens.rows:TokenRows",
         "membership-loss": "fedleak.attacks.membership.loss:LossThreshold",
         "membership-lira": "fedleak.attacks.membership.lira:LiraOffline",
         "membership-lira-online": "fedleak.attacks.membership.lira:LiraOnline",
@@ -102,6 +103,7 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "recover": "fedleak.games.recover:Recover",
         "disaggregate": "fedleak.games.disaggregate:Disaggregate",
         "membership": "fedleak.games.membership:Membership",
+        "tokens": "fedleak.games.tokens:Tokens",
         "source": "fedleak.games.source:Source",
     },
     "defence": {

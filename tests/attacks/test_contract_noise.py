@@ -16,6 +16,7 @@ from fedleak.games.extract import RecordQuestions
 from fedleak.games.game import Predictions, Questions
 from fedleak.games.reconstruct import ImageQuestions
 from fedleak.games.recover import ExampleQuestions
+from fedleak.games.tokens import TokenQuestions
 from fedleak.population.secret_records import draw_secrets
 from fedleak.testing import ContractBroken, check_attack
 from fedleak.trace.prior import Prior
@@ -43,6 +44,8 @@ def guesses(questions: Questions, rng: np.random.Generator) -> Predictions:
     if isinstance(questions, ExampleQuestions):
         return rng.random((questions.samples, *questions.shape)).astype(np.float32)
     width = questions.size if isinstance(questions, MeanQuestions) else len(questions.options)
+    if isinstance(questions, TokenQuestions):
+        width = questions.vocabulary
     return rng.normal(size=(len(questions), width)).astype(np.float32)
 
 
