@@ -143,8 +143,12 @@ class Membership(OptionGame):
 
     @property
     def controls(self) -> tuple[str, ...]:
-        """Records that nobody trained on cannot be found, whatever was trained on."""
-        return ("decoys",)
+        """Records that nobody trained on cannot be found, nor can any in a model of other people's records.
+
+        The first scores the same predictions, so it sees what an attack does; the second goes through everything that
+        divides members from non-members, so it sees what the set-up manufactures.
+        """
+        return ("decoys", "other-federation")
 
     @property
     def note(self) -> str:
