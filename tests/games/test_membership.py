@@ -157,7 +157,7 @@ def test_one_class_only_is_refused(run: Path) -> None:
 
 def test_users_are_asked_about_elsewhere_too(run: Path, tmp_path: Path) -> None:
     """Questions about users name no update, so only the run changes."""
-    other = Trace.open(write_members(tmp_path, 1, leak=True, users=USERS + 1) / "trace")
+    other = Trace.open(write_members(tmp_path, 1, leak=True, users=2 * USERS) / "trace")
     game = Membership(unit="user")
     found = ask(run, game)
     moved = game.elsewhere(found, Trace.open(run / "trace"), other, rng_for(0, "elsewhere"))
