@@ -96,7 +96,13 @@ def buildable(attacks: Sequence[Attack], model: Architecture, isolate: IsolatePl
 
 
 def fitting(
-    games: Sequence[Game], population: PopulationPlan, audit: AuditPlan, source: str, *, stated: bool = True
+    games: Sequence[Game],
+    population: PopulationPlan,
+    audit: AuditPlan,
+    source: str,
+    *,
+    stated: bool = True,
+    seeds: int = 1,
 ) -> None:
     """Reject games that cannot share a federation, or lack the prior they need, and controls that none of them has.
 
@@ -123,6 +129,11 @@ def fitting(
                 )
         if getattr(game, "needs_members", False):
             _with_non_members(game, population, source)
+    if "other-federation" in audit.controls and not (population.disjoint and seeds > 2):
+        raise PlanError(
+            f"{source} [audit] controls: 'other-federation' asks the run of another seed, of other users; set "
+            "disjoint = true in [population] and seeds to at least three"
+        )
     for control in audit.controls:
         if control not in ("iid", "fresh-data") and not any(control in game.controls for game in games):
             names = ", ".join(f"'{game.name}'" for game in games)
