@@ -23,7 +23,7 @@ from fedleak.report import pdf, results_file
 from fedleak.report.signoff import document, identifiability
 from fedleak.report.signoff.decision import decision
 from fedleak.report.signoff.signatories import Signatories, signatories
-from fedleak.results.audit import Audit, GameInfo, Threat, Untested
+from fedleak.results.audit import Audit, GameInfo, Threat, Untested, Utility
 from fedleak.results.criteria import CRITERIA
 from fedleak.results.defence_results import Promised
 from fedleak.score.assemble import about
@@ -100,6 +100,19 @@ def test_the_first_page_says_what_was_not_tested_and_what_has_no_control() -> No
     assert "Not tested: attacks on the trained model (part 1)." in conditions
     assert any("No control was run" in line for line in conditions)
     assert not any("No control was run" in line for line in decision(limited(0.3)).conditions)
+
+
+def test_a_model_that_learnt_nothing_is_told_on_the_first_page() -> None:
+    def about_learning(value: float) -> list[str]:
+        used = Utility(metric="accuracy", value=value, low=value, high=value, higher_is_better=True, chance=0.1)
+        audit = limited(0.3)
+        scores = [msgspec.structs.replace(s, utility=None if s.defence else used) for s in audit.scores]
+        told = decision(msgspec.structs.replace(audit, scores=scores)).conditions
+        return [line for line in told if "constant prediction" in line]
+
+    assert about_learning(0.8) == []
+    (line,) = about_learning(0.1)
+    assert line.startswith("no defence: the model is not shown to be better than a constant prediction (accuracy 0.10")
 
 
 def test_attacks_on_too_few_users_test_nothing() -> None:

@@ -138,6 +138,7 @@ def _conditions(audit: Audit) -> list[str]:
         *contradicted,
         *_without_control(audit),
         *missing,
+        *_unlearnt(audit),
         *_gaps(audit),
         *(f"Failed: {line}" for line in summary.failed(audit)),
     ]
@@ -147,6 +148,20 @@ def _without_control(audit: Audit) -> list[str]:
     """Questions whose scores nothing separates from artefacts; a control that failed is among the warnings."""
     held = [(scene, *sentences.control_held(scene)) for scene in summary.game_summaries(audit)]
     return [f"{scene.adversary}, {scene.game}: {said}" for scene, state, said in held if state is None]
+
+
+def _unlearnt(audit: Audit) -> list[str]:
+    """Models that are not shown to be better than a constant prediction: attacks on them show little."""
+    marked = deployed(audit)
+    labels = {run_label(marked, None)} if marked is not None else set()
+    runs = [run for scene in summary.game_summaries(audit) for run in (scene.undefended, *scene.defended) if run]
+    known = {run.label: run.utility for run in runs if run.utility and (not run.defended or run.label in labels)}
+    return [
+        f"{label}: the model is not shown to be better than a constant prediction ({used.metric} "
+        f"{format_value(used.value)} against {format_value(used.chance)}); one that learns may give away more."
+        for label, used in known.items()
+        if used.chance is not None and (used.low <= used.chance if used.higher_is_better else used.high >= used.chance)
+    ]
 
 
 def _gaps(audit: Audit) -> list[str]:
