@@ -176,11 +176,19 @@ def _unlearnt(audit: Audit) -> list[str]:
     labels = {run_label(marked, None)} if marked is not None else set()
     runs = [run for scene in summary.game_summaries(audit) for run in (scene.undefended, *scene.defended) if run]
     known = {run.label: run.utility for run in runs if run.utility and (not run.defended or run.label in labels)}
-    return [
-        f"{label}: the model is not shown to be better than a constant prediction ({used.metric} "
-        f"{format_value(used.value)} against {format_value(used.chance)}); one that learns may give away more."
+    idle = {
+        label: used
         for label, used in known.items()
         if used.chance is not None and (used.low <= used.chance if used.higher_is_better else used.high >= used.chance)
+    }
+    if not idle:
+        return []
+    worth = "; ".join(
+        f"{label}: {used.metric} {format_value(used.value)} against {format_value(used.chance or 0.0)}"
+        for label, used in idle.items()
+    )
+    return [
+        f"A model is not shown to be better than a constant prediction ({worth}); one that learns may give away more."
     ]
 
 
