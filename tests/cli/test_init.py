@@ -272,6 +272,15 @@ def test_a_flag_for_tables_is_refused_for_images() -> None:
         run("photos", "--yes", "--user", "who")
 
 
+def test_of_many_users_some_are_drawn_and_the_title_does_not_count_all() -> None:
+    rows = "".join(f"p{i // 8},{i * 37 % 101}.{i % 97:02},{'xy'[i * 5 % 7 % 2]}\n" for i in range(160 * 8))
+    Path("crowd.csv").write_text("person,a,label\n" + rows)
+    run("crowd.csv", "--yes")
+    plan = written("crowd.toml")
+    assert plan["population"]["users"] == 100
+    assert plan["title"] == "crowd.csv: what do updates give away about its users?"
+
+
 def test_names_of_columns_cannot_break_out_of_a_comment() -> None:
     rows = "".join(f"u{i % 5},{i % 7},{i}.5,{'xy'[i % 2]}\n" for i in range(60))
     Path("odd.csv").write_text('user,"a\nname = ""evil""",b,label\n' + rows)

@@ -23,7 +23,7 @@ from fedleak.report import pdf, results_file
 from fedleak.report.signoff import document, identifiability
 from fedleak.report.signoff.decision import decision
 from fedleak.report.signoff.signatories import Signatories, signatories
-from fedleak.results.audit import Audit, GameInfo, Threat, Untested
+from fedleak.results.audit import Audit, GameInfo, Threat, Untested, Utility
 from fedleak.results.criteria import CRITERIA
 from fedleak.results.defence_results import Promised
 from fedleak.score.assemble import about
@@ -67,9 +67,22 @@ def test_a_limit_inside_the_interval_is_not_shown_to_be_exceeded_and_says_what_i
     best = max((s for s in limited(0.9).scores if s.limit is not None), key=lambda score: score.low)
     found = decision(limited((best.low + best.high) / 2))
     assert found.text.startswith("Not shown:") and found.kind == "quiet"
-    assert "reaches above the limit" in found.checks[0].sentence
+    assert "an interval reaches up to" in found.checks[0].sentence
     assert found.text.endswith("Not excluded either: intervals reach above the limit.")
     assert "Not excluded" not in decision(limited(0.99)).text
+
+
+def test_a_limit_inside_the_interval_for_all_attacks_is_not_excluded_either() -> None:
+    audit = limited(0.9)
+    scores = [msgspec.structs.replace(s, all_high=0.95) if s.attack == "reid-svm" else s for s in audit.scores]
+    found = decision(msgspec.structs.replace(audit, scores=scores))
+    assert "Not excluded either" in found.text and "up to 0.95" in found.checks[0].sentence
+
+
+def test_a_leak_below_the_limit_is_told_beside_the_decision() -> None:
+    told = [line for line in decision(limited(0.9)).conditions if "A leak is shown on this run" in line]
+    assert len(told) == 1 and "identify: average precision 0.75" in told[0]
+    assert not [line for line in decision(limited(0.3)).conditions if "A leak is shown" in line]
 
 
 def test_a_limit_that_no_score_is_held_against_is_not_tested_and_decides_nothing() -> None:
@@ -102,6 +115,19 @@ def test_the_first_page_says_what_was_not_tested_and_what_has_no_control() -> No
     assert not any("No control was run" in line for line in decision(limited(0.3)).conditions)
 
 
+def test_a_model_that_learnt_nothing_is_told_on_the_first_page() -> None:
+    def about_learning(value: float) -> list[str]:
+        used = Utility(metric="accuracy", value=value, low=value, high=value, higher_is_better=True, chance=0.1)
+        audit = limited(0.3)
+        scores = [msgspec.structs.replace(s, utility=None if s.defence else used) for s in audit.scores]
+        told = decision(msgspec.structs.replace(audit, scores=scores)).conditions
+        return [line for line in told if "constant prediction" in line]
+
+    assert about_learning(0.8) == []
+    (line,) = about_learning(0.1)
+    assert "not shown to be better than a constant prediction (no defence: accuracy 0.10 against 0.10)" in line
+
+
 def test_attacks_on_too_few_users_test_nothing() -> None:
     audit = limited(0.9)
     few = [msgspec.structs.replace(score, leaks=None, p=1.0) for score in audit.scores]
@@ -123,6 +149,7 @@ def test_words_of_the_audit_are_explained_where_they_stand() -> None:
     assert "relative : in units of a layer" in text
     assert "The verdict is about AP, which is not the 68% above" in text  # chance 0.048 beside "guessing 3%"
     assert "possible harm" in text
+    assert "What the model is worth on data that nobody trained on: accuracy" in text
 
 
 def test_the_parts_come_in_the_order_of_the_standard() -> None:

@@ -24,6 +24,7 @@ _OFTEN = 20  # clients of a run, with fewer of which there may be no verdict
 _SIDES = (8, 16, 32, 64)  # pixels
 _DEFENCE = (
     "Defences to compare: each is one more federation to train. `fedleak sweep` tries several strengths.",
+    'For an epsilon, also set weighting = "equal" in [federation]: counts of examples are not protected by the noise.',
     "[[defence]]",
     'name = "dp-fedavg"',
     "clip = 0.5",

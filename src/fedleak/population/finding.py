@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["Finding"]
+__all__ = ["UNBALANCED", "Finding"]
+
+UNBALANCED = (
+    "Users' class counts are more similar than chance would make them, and there is too little data to balance the "
+    "sides: a class that is frequent on one side is rare on the other, so that scores can fall below chance and hide "
+    "leaks."
+)
 
 _MOST_NAMED = 8  # users or groups
 _MOST_TWINS = 5  # of one group
