@@ -24,13 +24,12 @@ from msgspec import Meta
 from fedleak.core import FloatArray, IntArray, percent
 from fedleak.errors import AttackError
 from fedleak.games.game import Contract, GameInstance, Headline, Needs, OptionGame, Questions
+from fedleak.games.member_records import plain, pools, senders
 from fedleak.metrics import membership as measures
 from fedleak.metrics.attack_result import AttackResult
 from fedleak.metrics.membership import EXPOSED, HELD_OUT, MEMBER, OTHERS, OUTSIDE, OWN, UNSCORED, MembershipAnswers
 from fedleak.metrics.metric import Metric
-from fedleak.population import fingerprint
 from fedleak.population.population import Examples
-from fedleak.population.splits import units
 from fedleak.results.audit import Score
 from fedleak.results.criteria import Criterion
 from fedleak.results.detail import DetailParts, Figure, Series, Table
@@ -38,7 +37,6 @@ from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 
 if TYPE_CHECKING:  # an attack that imports the game must not find the truth in it
-    from fedleak.trace.members import MemberRecords
     from fedleak.trace.truth import Truth
 
 __all__ = ["Membership", "MembershipQuestions", "MEMBER_OPTION"]
@@ -120,7 +118,7 @@ class Membership(OptionGame):
     summary: ClassVar[str] = "Was this record, or this user, in the training data?"
     strongest: ClassVar[str | None] = "membership-strong"
     metrics: ClassVar[tuple[Metric, ...]] = _METRICS
-    criteria: ClassVar[tuple[Criterion, ...]] = ("inference",)
+    criteria: ClassVar[tuple[Criterion, ...]] = ("membership",)
     needs_prior: ClassVar[bool | None] = False
     needs_members: ClassVar[bool] = True
     multiples: ClassVar[bool] = False
@@ -260,10 +258,10 @@ class Membership(OptionGame):
         members = truth.members
         assert members is not None
         users = members.used.candidates
-        sent = _updates(trace, truth)
+        sent = senders(trace, truth)
         present = [i for i in np.flatnonzero(inside).tolist() if users[i] in sent]
         outside = np.flatnonzero(~inside).tolist()
-        pools = _pools(members)
+        found = pools(members)
         lacking = [users[i] for i in present if not len(members.held_out.examples[i])]
         if lacking or len(present) < 1:
             raise AttackError(
@@ -281,7 +279,7 @@ class Membership(OptionGame):
         for place, user in enumerate(order):
             row = int(rng.choice(sent[users[user]]))
             for owner in (user, strangers[place]) if place < pairs else (user,):
-                pool, used = pools[owner]
+                pool, used = found[owner]
                 drawn = rng.permutation(len(pool))[: self.records]
                 parts.append(pool.take(drawn))
                 what = np.where(used[drawn], MEMBER, HELD_OUT) if owner == user else np.full(len(drawn), OUTSIDE)
@@ -300,7 +298,7 @@ class Membership(OptionGame):
             MembershipQuestions(
                 updates=np.concatenate(rows)[shuffled],
                 options=(MEMBER_OPTION,),
-                records=_plain(Examples.concat(parts).take(shuffled)),
+                records=plain(Examples.concat(parts).take(shuffled)),
                 question=np.arange(len(shuffled)),
                 asked=len(shuffled),
             ),
@@ -318,7 +316,7 @@ class Membership(OptionGame):
     ) -> tuple[MembershipQuestions, MembershipAnswers]:
         members = truth.members
         assert members is not None
-        users, sent = members.used.candidates, _updates(trace, truth)
+        users, sent = members.used.candidates, senders(trace, truth)
         able = [i for i in range(len(users)) if not inside[i] or users[i] in sent]
         data = (members.used if self.known == "trained" else members.held_out).examples
         if self.known == "held-out" and any(not len(data[i]) for i in able):
@@ -340,7 +338,7 @@ class Membership(OptionGame):
             MembershipQuestions(
                 updates=np.zeros(0, dtype=np.int64),
                 options=(MEMBER_OPTION,),
-                records=_plain(Examples.concat(parts)),
+                records=plain(Examples.concat(parts)),
                 question=np.repeat(np.arange(len(order)), size),
                 asked=len(order),
             ),
@@ -352,45 +350,6 @@ class Membership(OptionGame):
                 paired=np.zeros(len(order), dtype=np.bool_),
             ),
         )
-
-
-def _pools(members: MemberRecords) -> list[tuple[Examples, npt.NDArray[np.bool_]]]:
-    """For each user the records that may be asked about, and which of them are on the client.
-
-    Left out are records with a copy elsewhere, which would be member and non-member at once, and all but one of the
-    records that belong together.
-    """
-    owners = list(zip(members.used.examples, members.held_out.examples, strict=True))
-    whole = [Examples.concat(pair) for pair in owners]
-    marks = fingerprint.of(Examples.concat(whole))
-    single = np.ones(len(marks), dtype=np.bool_)
-    for band in range(marks.shape[1]):
-        _, place, count = np.unique(marks[:, band], return_inverse=True, return_counts=True)
-        single &= count[place] == 1
-    found, start = [], 0
-    for (used, held), both in zip(owners, whole, strict=True):
-        mine = np.flatnonzero(single[start : start + len(both)])
-        start += len(both)
-        # Units are of one side: they are numbered on each, and never divided.
-        sides = [units(side) if len(side) else np.zeros(0, dtype=np.int64) for side in (used, held)]
-        unit = np.concatenate([sides[0], sides[1] + (sides[0].max(initial=-1) + 1)])
-        mine = mine[np.unique(unit[mine], return_index=True)[1]]
-        found.append((both.take(mine), mine < len(used)))
-    return found
-
-
-def _plain(examples: Examples) -> Examples:
-    """Nothing but what a model reads: times, albums and copies would tell which records belong together."""
-    return Examples(x=examples.x, y=examples.y)
-
-
-def _updates(trace: Trace, truth: Truth) -> dict[str, IntArray]:
-    """User -> the rows of the updates of the user's client, for users whose client sent one."""
-    client = np.asarray(trace.client).astype(np.int64)
-    return {
-        truth.client_user[trace.header.clients[index]]: np.flatnonzero(client == index)
-        for index in np.unique(client).tolist()
-    }
 
 
 def _decoys(answers: MembershipAnswers, rng: np.random.Generator) -> MembershipAnswers:

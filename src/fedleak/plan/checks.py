@@ -131,11 +131,15 @@ def fitting(
 
 def _with_non_members(game: Game, population: PopulationPlan, source: str) -> None:
     """Reject a game about membership if the plan draws nothing that is no member."""
-    if getattr(game, "unit", "record") == "user" and not population.outsiders:
+    if (why := getattr(game, "needs_outsiders", "")) and not population.outsiders:
+        raise PlanError(
+            f"{source} [population]: game '{game.name}' needs users who take no part, because {why}; set outsiders = N"
+        )
+    if getattr(game, "unit", "") == "user" and not population.outsiders:
         raise PlanError(
             f"{source} [population]: game '{game.name}' asks about users who take no part, too; set outsiders = N"
         )
-    if getattr(game, "unit", "record") == "record" and not population.held_out:
+    if getattr(game, "unit", "") == "record" and not population.held_out:
         raise PlanError(
             f"{source} [population]: game '{game.name}' asks about records that no client trains on, too; set "
             "held_out = 0.5"

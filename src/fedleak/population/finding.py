@@ -7,6 +7,7 @@ import msgspec
 __all__ = ["Finding"]
 
 _MOST_NAMED = 8  # users or groups
+_MOST_TWINS = 5  # of one group
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,5 +28,15 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         if not self.users:
             return self.text
         more = len(self.users) - _MOST_NAMED
-        named = ", ".join(" = ".join(group) for group in self.users[:_MOST_NAMED])
+        named = ", ".join(map(_group, self.users[:_MOST_NAMED]))
         return f"{self.text} Users: {named}{f' and {more} more' if more > 0 else ''}."
+
+
+def _group(users: list[str]) -> str:
+    """One user, or users who may be one.
+
+    >>> _group(["a", "b"]), _group(list("abcdefgh"))
+    ('a = b', 'a = b = c = d = e = 3 more')
+    """
+    named = users if len(users) <= _MOST_TWINS + 1 else [*users[:_MOST_TWINS], f"{len(users) - _MOST_TWINS} more"]
+    return " = ".join(named)

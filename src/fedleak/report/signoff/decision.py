@@ -10,6 +10,7 @@ from fedleak.report import sentences, summary
 from fedleak.report.formatting import format_value, interval, run_label
 from fedleak.report.metrics import metric_title
 from fedleak.results.audit import Audit, Score
+from fedleak.results.criteria import CRITERIA, PHASES
 
 __all__ = ["Evidence", "LimitCheck", "Decision", "decision", "deployed", "deployed_label"]
 
@@ -25,6 +26,7 @@ class LimitCheck:
     limit: float
     exceeded: Evidence
     sentence: str
+    reaches: bool = False  # not shown to be exceeded, but the interval does not exclude it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +49,16 @@ def decision(audit: Audit) -> Decision:
     if not checks:
         text = "No limits were set: no decision."
     elif exceeded:
-        kind, text = "leak", f"Shown: {_many(len(exceeded), len(checks))} of the plan exceeded."
+        are = "are" if len(exceeded) > 1 else "is"
+        kind, text = "leak", f"Shown: {_many(len(exceeded), len(checks))} of the plan {are} exceeded."
     elif open_ones:
-        text = f"Not tested: {_many(len(open_ones), len(checks))} of the plan without a score. No decision."
+        have = "have" if len(open_ones) > 1 else "has"
+        text = f"Not tested: {_many(len(open_ones), len(checks))} of the plan {have} no score. No decision."
     else:
         kind, text = "quiet", "Not shown: no limit of the plan is shown to be exceeded."
+        reaching = sum(check.reaches for check in checks)
+        if reaching:
+            text += f" Not excluded either: intervals reach above {_many(reaching, len(checks))}."
     return Decision(
         kind=kind,
         text=text,
@@ -102,13 +109,15 @@ def _check(audit: Audit, game: str, metric: str, limit: float, scores: Sequence[
     worst = max(over or scores, key=lambda score: (score.low, score.value), default=None)
     measure = metric_title(audit, worst.game if worst else game, metric)
     state: Evidence = "shown" if over else "not shown" if scores else "not tested"
+    reaches = False
     if worst is None:
         said = "no attack was scored"
     else:
+        reaches = not over and worst.high > limit
         said = f"{interval(worst)} by {worst.attack} as {worst.adversary}, chance {format_value(worst.chance)}"
-        if not over and worst.high > limit:
+        if reaches:
             said += "; the interval reaches above the limit, so a larger test could still show it"
-    return LimitCheck(game=game, measure=measure, limit=limit, exceeded=state, sentence=said)
+    return LimitCheck(game=game, measure=measure, limit=limit, exceeded=state, sentence=said, reaches=reaches)
 
 
 def _conditions(audit: Audit) -> list[str]:
@@ -124,4 +133,29 @@ def _conditions(audit: Audit) -> list[str]:
         for scene in summary.game_summaries(audit)
         if (said := sentences.not_run(scene))
     ]
-    return [*audit.warnings, *contradicted, *missing, *(f"Failed: {line}" for line in summary.failed(audit))]
+    return [
+        *audit.warnings,
+        *contradicted,
+        *_without_control(audit),
+        *missing,
+        *_gaps(audit),
+        *(f"Failed: {line}" for line in summary.failed(audit)),
+    ]
+
+
+def _without_control(audit: Audit) -> list[str]:
+    """Questions whose scores nothing separates from artefacts; a control that failed is among the warnings."""
+    held = [(scene, *sentences.control_held(scene)) for scene in summary.game_summaries(audit)]
+    return [f"{scene.adversary}, {scene.game}: {said}" for scene, state, said in held if state is None]
+
+
+def _gaps(audit: Audit) -> list[str]:
+    """Criteria and kinds of attack that this audit says nothing about."""
+    tested = {name for scene in summary.game_summaries(audit) if scene.info for name in scene.info.criteria or ()}
+    criteria = [name for name in CRITERIA if name not in tested]
+    phases = {threat.attacks_on for threat in audit.threats} - {None}
+    aims = [f"attacks on {'the ' if name == 'trained model' else ''}{name}" for name in PHASES if name not in phases]
+    return [
+        *([f"Not tested, of the criteria of regulators (part 3): {', '.join(criteria)}."] if criteria else []),
+        *([f"Not tested: {' and '.join(aims)} (part 1)."] if phases and aims else []),
+    ]

@@ -56,6 +56,7 @@ def render(audit: Audit, signed: Signatories, digest: str) -> str:
         criteria=identifiability.criteria(audit),
         not_mapped=identifiability.not_mapped(audit),
         questions=identifiability.questions(audit),
+        defences=identifiability.defences(audit),
         statements=identifiability.statements(audit),
         untested=untested_groups(audit.untested),
     )
