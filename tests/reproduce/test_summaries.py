@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from fedleak.errors import FedleakError
 from fedleak.plan import shipped
@@ -15,6 +16,7 @@ from fedleak.plan.plan import Plan
 from fedleak.plan.read import load_plan
 from fedleak.reproduce.compare import attack_table, paper_table
 from fedleak.reproduce.lookup import measured
+from fedleak.reproduce.render import all_rows
 from fedleak.reproduce.rows import ROWS, chosen, deciding, verdict
 from fedleak.reproduce.summary import (
     Figure,
@@ -260,3 +262,14 @@ def test_what_the_paper_has_stands_beside_what_was_measured_here() -> None:
         "| blogs: AP | 0.55 | 0.50 [0.40, 0.60] |",
         "| photos: AP | 0.91 | not measured |",
     ]
+
+
+def test_the_table_of_all_rows_names_what_is_still_to_be_measured() -> None:
+    bare = Summary(row="G2", title="t", plan="plans/demo.toml", data="d", figures=[Figure(name="AP")])
+    done = replace(bare, fedleak="0.1.0", plan_sha256=plan_sha256("demo"), figures=[Figure(name="AP", value=0.5)])
+    changed, old = replace(done, plan_sha256="0" * 64), replace(done, older="before salted draws")
+    told = all_rows({"G2-a": bare, "G2-b": done, "G2-c": changed, "G2-d": old})
+    assert "Not measured yet (1 of 4 experiments): `G2-a`." in told
+    assert "Measured with earlier rules only (1 of 4 experiments): `G2-d`." in told
+    assert "The plan's settings changed since (1 of 4 experiments): `G2-c`." in told
+    assert "experiments" not in all_rows({"G2-b": done})
