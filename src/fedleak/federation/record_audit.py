@@ -39,7 +39,7 @@ __all__ = ["OneRun", "audit_records", "p_value", "shown_by_guesses"]
 Coins = npt.NDArray[np.bool_]
 
 _LEVEL = 0.95
-_CANARIES = 5000
+_CANARIES = 20_000
 _MOST_RECORDS = 100  # on a client of the audit
 _HEARD = 2.0  # an epsilon that so many guesses can contradict if the noise is a few times too small
 _STEPS = 40_000  # local steps of all clients: seconds
