@@ -1,4 +1,4 @@
-"""What canaries show of a stated epsilon, clients over a whole run and records in one training: honest noise, noise that is too small, false alarms.
+"""What canaries show of a stated epsilon, clients over a whole run and records in one training.
 
     python benchmarks/canaries.py [--runs 200]
 
