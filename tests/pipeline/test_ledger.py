@@ -72,10 +72,10 @@ def accounts(folder: Path) -> dict[str, dict[str, object]]:
 def test_an_audit_keeps_a_ledger_and_holds_it_against_the_limits(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    plan, out, target = written(tmp_path, "limits = {epsilon = {client = 0.5}}"), tmp_path / "out", tmp_path / "e.json"
+    plan, out, target = written(tmp_path, "limits = {epsilon = {client = 0.3}}"), tmp_path / "out", tmp_path / "e.json"
     assert run("audit", str(plan), "--out", str(out), "--jobs", "1") == 3
     said = " ".join(capsys.readouterr().out.split())
-    assert "Spent in 6 rounds under dp-fedavg, at client level" in said and "OVER THE LIMIT of 0.50" in said
+    assert "Spent in 6 rounds under dp-fedavg, at client level" in said and "OVER THE LIMIT of 0.30" in said
     assert "Over the plan's limit: [limits.epsilon] client" in said
     result = json.loads((out / "results.json").read_text())
     assert [one["stated_by"] for one in result["spendings"]] == ["dp-fedavg", "dp-sgd"]

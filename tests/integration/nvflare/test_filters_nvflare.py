@@ -1,3 +1,5 @@
+# ruff: noqa: E402 - without the framework these tests are skipped
+# mypy: disallow-subclassing-any=False, warn-return-any=False
 """Fedleak's versions of NVFlare's filters send what NVFlare's own code sends, number by number."""
 
 from __future__ import annotations
@@ -7,6 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+pytestmark = pytest.mark.integration
+pytest.importorskip("nvflare")
 from nvflare.apis.dxo import DXO, DataKind, MetaKey
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable
