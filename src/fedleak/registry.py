@@ -123,6 +123,12 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "dynamic-participation": "fedleak.defences.dynamic_participation:DynamicParticipation",
         "noise": "fedleak.defences.noise:Noise",
         "rand-aug": "fedleak.defences.rand_aug:RandomAugmentation",
+        "flower-client-side-fixed-clipping": "fedleak.defences.flower_fixed_clipping:FlowerClientSideFixedClipping",
+        "flower-server-side-fixed-clipping": "fedleak.defences.flower_fixed_clipping:FlowerServerSideFixedClipping",
+        "flower-local-dp": "fedleak.defences.flower_local_dp:FlowerLocalDp",
+        "nvflare-percentile-privacy": "fedleak.defences.nvflare_percentile:NvflarePercentilePrivacy",
+        "nvflare-svt-privacy": "fedleak.defences.nvflare_svt:NvflareSvtPrivacy",
+        "nvflare-exclude-vars": "fedleak.defences.nvflare_exclude_vars:NvflareExcludeVars",
     },
     "dataset": {
         "digits": "fedleak.population.datasets.digits:Digits",

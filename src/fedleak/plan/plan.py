@@ -292,7 +292,8 @@ class Plan:
     defences: tuple[tuple[Defence, ...], ...]  # alternatives, each one or more at the same time
     deployed: int | None  # which defence is deployed; the limits apply to that run, or to the undefended one
     signoff: SignoffPlan
-    limits: Mapping[str, Mapping[str, float]]  # game -> metric -> the lower end of an interval must not exceed it
+    # game -> metric -> the lower end of an interval must not exceed it; epsilon -> unit -> what may be spent
+    limits: Mapping[str, Mapping[str, float]]
     text: str = ""  # the content of the file
     source: str = "plan"  # the name of the file, for errors
     change: Mapping[str, Any] = field(default_factory=dict)  # overrides from the caller, in the plan's own keys

@@ -10,7 +10,9 @@ from typing import Any
 
 import msgspec
 
+from fedleak.federation.ledger import Spending
 from fedleak.population.data_quality import Finding
+from fedleak.results.budget import Budget
 from fedleak.results.criteria import Criterion, Phase
 from fedleak.results.defence_results import Effect, Failure, Promised, Tradeoff
 from fedleak.results.detail import Detail, Figure
@@ -186,6 +188,8 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     figures: list[GameFigure] = []
     effects: list[Effect] = []  # of each defence
     promises: list[Promised] = []
+    spendings: list[Spending] = []  # what clients have spent of each statement, in each seed
+    budgets: list[Budget] = []  # the plan's limits on it
     tradeoffs: list[Tradeoff] = []  # where defences were tried
     failures: list[Failure] = []
     not_run: list[NotRun] = []
@@ -198,3 +202,8 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     named: bool = False  # users have their names, not pseudonyms; never in results.json
     settings: dict[str, dict[str, str]] = {}  # defence -> setting -> what it means
     schema: int = SCHEMA
+
+    @property
+    def over_limit(self) -> bool:
+        """Whether a limit of the plan is exceeded: by a score, or by the epsilon that was spent."""
+        return any(score.exceeded for score in self.scores) or any(budget.exceeded for budget in self.budgets)

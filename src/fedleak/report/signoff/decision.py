@@ -109,8 +109,23 @@ def deployed_label(audit: Audit) -> str:
 
 def _checks(audit: Audit) -> list[LimitCheck]:
     limits = audit.resolved.get("limits")
-    found = []
+    found = [
+        LimitCheck(
+            game="epsilon",
+            measure=f"epsilon spent, {budget.unit} level",
+            limit=budget.limit,
+            exceeded="shown"
+            if budget.exceeded and budget.spent is not None
+            else "not tested"
+            if budget.exceeded
+            else "not shown",
+            sentence=budget.text,
+        )
+        for budget in audit.budgets
+    ]
     for game, metrics in limits.items() if isinstance(limits, Mapping) else ():
+        if game == "epsilon":
+            continue
         for metric, limit in metrics.items():
             here = [s for s in audit.scores if _is(s, game) and s.metric == metric and s.limit is not None]
             found.append(_check(audit, game, metric, float(limit), here))
