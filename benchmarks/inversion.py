@@ -32,7 +32,7 @@ from fedleak.population.datasets.mnist_clients import MnistClients
 from fedleak.population.population import Examples
 
 SHAPE, CLASSES = (1, 28, 28), 10
-LEARNED = 91  # rounds of 20 clients with 100 digits, of a trained model
+LEARNED = 30  # rounds of 20 clients with 100 digits, of a trained model
 
 
 @dataclass(frozen=True)
