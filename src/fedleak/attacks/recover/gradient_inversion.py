@@ -35,7 +35,7 @@ from fedleak.views.view import View
 __all__ = ["GradientInversion"]
 
 _BLOCK = 3  # steps between two searches for the order
-_NEAR = 1e-11  # squared distance in which only the rounding of float32 is left
+_NEAR = 2.0  # times the squared distance that rounding explains: then the search is over
 _GAIN = 0.02  # relative gain of a block below which the search is over
 _AGAIN = 1e-6  # damping at least, after the order has changed
 _APART = 0.1  # of the standard deviation: places with the same label must not start at the same image
@@ -180,7 +180,7 @@ class GradientInversion:
             changed = not told and reorder(problem, state.x.view(problem.shape), rng)
             if changed:
                 state.damping = state.damping.clamp(min=_AGAIN)
-            elif bool(((state.value < _NEAR) | (state.value > before * (1 - _GAIN))).all()):
+            elif bool(((state.value < _NEAR * problem.rounding) | (state.value > before * (1 - _GAIN))).all()):
                 break
         return state.x.float().numpy(), errors(state.x).numpy()
 
