@@ -78,6 +78,7 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "link-rep-cosine": "fedleak.attacks.link.cosine:LinkRepresentativesCosine",
         "disaggregate-ridge": "fedleak.attacks.disaggregate.ridge:DisaggregateRidge",
         "disaggregate-moves": "fedleak.attacks.disaggregate.moves:DisaggregateMoves",
+        "token-rows": "fedleak.attacks.tokens.rows:TokenRows",
         "membership-loss": "fedleak.attacks.membership.loss:LossThreshold",
         "membership-lira": "fedleak.attacks.membership.lira:LiraOffline",
         "membership-lira-online": "fedleak.attacks.membership.lira:LiraOnline",
@@ -85,6 +86,10 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "membership-strong": "fedleak.attacks.membership.strong:MembershipStrong",
         "membership-cosine": "fedleak.attacks.membership.updates:GradientCosine",
         "membership-drop": "fedleak.attacks.membership.updates:LossDrop",
+        "source-loss": "fedleak.attacks.source.updates:SourceLoss",
+        "source-cosine": "fedleak.attacks.source.updates:SourceCosine",
+        "source-selection": "fedleak.attacks.source.selection:SourceSelection",
+        "source-strong": "fedleak.attacks.source.strong:SourceStrong",
     },
     "game": {
         "identify": "fedleak.games.identify:Identify",
@@ -98,6 +103,8 @@ _BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "recover": "fedleak.games.recover:Recover",
         "disaggregate": "fedleak.games.disaggregate:Disaggregate",
         "membership": "fedleak.games.membership:Membership",
+        "tokens": "fedleak.games.tokens:Tokens",
+        "source": "fedleak.games.source:Source",
     },
     "defence": {
         "clip": "fedleak.defences.clip:Clip",

@@ -121,7 +121,8 @@ def parse(text: str, source: str = "plan", change: Mapping[str, Any] | None = No
         needed = list(dict.fromkeys(first for first, *_ in filter(None, usual)))
         audit = replace(audit, controls=convert(needed, tuple[Control, ...], f"{source} [audit] controls"))
     if trace is None:
-        fitting(games, population, audit, source, stated="prior" in top.get("population", {}))
+        given = len(top.get("seeds", ()))
+        fitting(games, population, audit, source, stated="prior" in top.get("population", {}), seeds=given)
     else:
         require(games, truth, prior, top, audit, source)
     plan = Plan(

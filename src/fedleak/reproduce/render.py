@@ -20,11 +20,27 @@ def all_rows(summaries: Mapping[str, Summary]) -> str:
     told = ", ".join(f"{counts[name]} {name}" for name in order if counts[name])
     lines = [
         f"Of {len(ROWS)} rows: {told}.",
+        *_open(summaries),
         "",
         "| row | what | verdict | here [95%] | the paper | data | seeds | minutes | measured with |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     return "\n".join([*lines, *(_line(row, _of(row, summaries)) for row in ROWS.values())])
+
+
+def _open(summaries: Mapping[str, Summary]) -> Iterator[str]:
+    """Which experiments are still to be measured, or measured again."""
+    fresh = [stem for stem, summary in summaries.items() if summary.fedleak is None]
+    older = [stem for stem, summary in summaries.items() if summary.older]
+    stale = [stem for stem, summary in summaries.items() if is_stale(summary) and not summary.older]
+    for told, stems in (
+        ("Not measured yet", fresh),
+        ("Measured with earlier rules only", older),
+        ("The plan's settings changed since", stale),
+    ):
+        if stems:
+            names = ", ".join(f"`{stem}`" for stem in stems)
+            yield f"\n{told} ({len(stems)} of {len(summaries)} experiments): {names}."
 
 
 def _of(row: Row, summaries: Mapping[str, Summary]) -> dict[str, Summary]:

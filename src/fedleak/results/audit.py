@@ -76,7 +76,7 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     # trains on other examples in every round; "decoys": the same claims marked against
     # records that nobody holds; "shuffled-selection": the same attack, told in the wrong order which clients took part;
     # "swapped-secrets": the same claims, each client's marked against the secret of another one's owner
-    # and which of its own records stands where
+    # and which of its own records stands where; "other-federation": the same questions, asked of another seed's run
     control: str | None = None
     utility: Utility | None = None
     limit: float | None = None  # the plan's limit for this metric, if it has one
