@@ -60,7 +60,7 @@ class GradientInversion:
     capabilities: ClassVar[Capability] = Capability.NONE
     tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY,)
 
-    iterations: Annotated[int, Meta(ge=1, description="Gauss-Newton steps of the search, at most")] = 30
+    iterations: Annotated[int, Meta(ge=1, description="Gauss-Newton steps of the search, at most")] = 10
     products: Annotated[
         int, Meta(ge=1, description="products with the Jacobian in a step, at most (conjugate gradients)")
     ] = 80
@@ -145,9 +145,7 @@ class GradientInversion:
                     drawn = context.rng.permuted(
                         np.broadcast_to(np.arange(places), (clients, plan.epochs, places)).copy(), axis=2
                     )
-                problem = Imitation(
-                    model, start, updates, labels, drawn.copy(), plan, questions.shape, self.distance
-                )
+                problem = Imitation(model, start, updates, labels, drawn.copy(), plan, questions.shape, self.distance)
                 noise = covariance.draw(context.rng, clients, places * means.shape[1])
                 first = np.clip(means[labels].reshape(clients, -1) + _APART * noise, 0, 1)
                 found, error = self._descend(problem, first, covariance, context.rng, told=orders is not None)
