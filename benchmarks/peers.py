@@ -1,6 +1,6 @@
-"""Gradient inversion and membership beside breaching, LeakPro and Privacy Meter: the same digits, weights and updates.
+"""Gradient inversion beside breaching and LeakPro: the same digits, weights and updates.
 
-    python benchmarks/peers.py --peers DIR --sources breaching=PATH leakpro=PATH privacy-meter=PATH
+    python benchmarks/peers.py --peers DIR --sources breaching=PATH leakpro=PATH
 
 Each peer has an environment of its own in DIR (DIR/breaching, DIR/leakpro), made if absent; `--sources` are checkouts
 of their repositories (their addresses are printed where one is missing). Contestants take turns, seed by seed, one
@@ -16,7 +16,6 @@ import json
 import os
 import statistics
 import subprocess
-import sys
 import tempfile
 import venv
 from collections import defaultdict
@@ -34,7 +33,6 @@ HERE = Path(__file__).parent / "contestants"
 ADDRESSES = {
     "breaching": "https://github.com/JonasGeiping/breaching",
     "leakpro": "https://github.com/aidotse/LeakPro",
-    "privacy-meter": "https://github.com/privacytrustlab/ml_privacy_meter",
 }
 # What the parts that are called import; all that a peer's own list asks for is several gigabytes.
 REQUIRED = {
@@ -53,7 +51,7 @@ def prepare(name: str, peers: Path, sources: dict[str, Path]) -> str:
     if source is None or not source.is_dir():
         return f"no checkout: clone {ADDRESSES[name]} and give --sources {name}=PATH"
     python = peers / name / "bin/python"
-    if name in REQUIRED and not python.exists():
+    if not python.exists():
         venv.create(peers / name, with_pip=True)
         done = subprocess.run(
             [str(python), "-m", "pip", "install", "--quiet", *REQUIRED[name]], capture_output=True, text=True
@@ -88,17 +86,14 @@ def write(one: Sent, path: Path) -> None:
     )
 
 
-def run(
-    name: str, peers: Path, source: Path, arguments: list[str], limit: float
-) -> tuple[dict[str, Any] | None, str]:
+def run(name: str, peers: Path, source: Path, arguments: list[str], limit: float) -> tuple[dict[str, Any] | None, str]:
     """One process of a peer: what it printed, or why there is nothing."""
-    python = str(peers / name / "bin/python") if name in REQUIRED else sys.executable
+    python = str(peers / name / "bin/python")
     paths = f"{source}{os.pathsep}{HERE}"
-    script = SCRIPTS.get(name, "privacy_meter_peer.py")
     with tempfile.TemporaryDirectory() as folder:  # peers write logs and results where they are started
         try:
             done = subprocess.run(
-                [python, str(HERE / script), *arguments],
+                [python, str(HERE / SCRIPTS[name]), *arguments],
                 cwd=folder,
                 env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
                 capture_output=True,

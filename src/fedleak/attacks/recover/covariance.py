@@ -1,4 +1,4 @@
-"""What is known of images before an update is seen: what they are like on average, and how their pixels vary together."""
+"""What is known of images before an update is seen: what they are like on average, and how their pixels vary."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fedleak.lazy import torch
 
 __all__ = ["Covariance", "known_images"]
 
-_RIDGE = 1e-3  # variance that every pixel has of its own
+_RIDGE = 0.1  # variance that every pixel has of its own, so that no direction is neglected
 _DENSE = 3072  # pixels, up to which those of all channels have covariances; of one channel, beyond
 _WIDTH, _SPREAD = 2.0, 0.1  # pixels and variance: how images vary where none are known
 

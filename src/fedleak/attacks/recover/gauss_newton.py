@@ -21,7 +21,7 @@ Residual: TypeAlias = "Callable[[torch.Tensor], torch.Tensor]"
 
 _EXACT = 0.05  # relative residual at which conjugate gradients stop
 _SHORTER, _TRIALS = 0.3, 4  # of the line search
-_EASE, _CAUTION = 8.0, 8.0  # factors on the damping after a full step, and after none
+_EASE, _CAUTION = 10.0, 8.0  # factors on the damping after a full step, and after none
 _DAMPING = (1e-13, 1e3)
 
 
@@ -43,36 +43,38 @@ class State:
 def steps(
     residual: Residual, errors: Residual, state: State, covariance: Covariance, iterations: int, products: int
 ) -> State:
-    """So many steps from a state, each of at most `products` products; `errors` gives squared residuals without a graph."""
+    """So many steps from a state, each of at most `products` products; `errors` are squared residuals."""
     for _ in range(iterations):
-        x = state.x.detach().requires_grad_()
-        r = residual(x)
-        value = r.detach().square().sum(1)
-        dummy = torch.zeros_like(r).requires_grad_()
-        (transposed,) = torch.autograd.grad(r, x, dummy, create_graph=True)
-
-        def forward(w: torch.Tensor, t: torch.Tensor = transposed, d: torch.Tensor = dummy) -> torch.Tensor:
-            return torch.autograd.grad(t, d, w, retain_graph=True)[0]
-
-        def backward(w: torch.Tensor, r: torch.Tensor = r, x: torch.Tensor = x) -> torch.Tensor:
-            return torch.autograd.grad(r, x, w, retain_graph=True)[0]
-
-        gradient = backward(r.detach())
-        x = x.detach()
-        # Variables that stand at a bound and are pushed against it are left out (Bertsekas, 1982).
-        free = (~(((x <= 0) & (gradient > 0)) | ((x >= 1) & (gradient < 0)))).to(x.dtype)
-
-        def product(
-            w: torch.Tensor, free: torch.Tensor = free, f: Residual = forward, b: Residual = backward
-        ) -> torch.Tensor:
-            return (b(f(w)) + state.damping[:, None] * covariance.inverse_times(w)) * free
-
-        def nearly_inverse(w: torch.Tensor, free: torch.Tensor = free) -> torch.Tensor:
-            return covariance.times(w) * free
-
-        direction = _conjugate_gradients(product, nearly_inverse, -gradient * free, products)
-        state = _line_search(errors, x, value, direction, state.damping)
+        direction, value = _direction(residual, state, covariance, products)
+        state = _line_search(errors, state.x, value, direction, state.damping)
     return state
+
+
+def _direction(
+    residual: Residual, state: State, covariance: Covariance, products: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Where the linearised problem has its least squares, and the squared residuals here."""
+    x = state.x.detach().requires_grad_()
+    r = residual(x)
+    dummy = torch.zeros_like(r).requires_grad_()
+    # The transposed Jacobian's product is linear in its argument: its own derivative is the Jacobian's product.
+    (transposed,) = torch.autograd.grad(r, x, dummy, create_graph=True)
+
+    def backward(w: torch.Tensor) -> torch.Tensor:
+        return torch.autograd.grad(r, x, w, retain_graph=True)[0]
+
+    def product(w: torch.Tensor) -> torch.Tensor:
+        forward = torch.autograd.grad(transposed, dummy, w, retain_graph=True)[0]
+        return (backward(forward) + state.damping[:, None] * covariance.inverse_times(w)) * free
+
+    def nearly_inverse(w: torch.Tensor) -> torch.Tensor:
+        return covariance.times(w) * free
+
+    gradient = backward(r.detach())
+    # Variables that stand at a bound and are pushed against it are left out (Bertsekas, 1982).
+    free = (~(((state.x <= 0) & (gradient > 0)) | ((state.x >= 1) & (gradient < 0)))).to(gradient.dtype)
+    direction = _conjugate_gradients(product, nearly_inverse, -gradient * free, products)
+    return direction, r.detach().square().sum(1)
 
 
 def _conjugate_gradients(product: Residual, nearly_inverse: Residual, right: torch.Tensor, most: int) -> torch.Tensor:

@@ -7,6 +7,7 @@ mini-batches are searched for along with the images, and steps are those of Gaus
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
@@ -36,6 +37,7 @@ __all__ = ["GradientInversion"]
 
 _BLOCK = 3  # steps between two searches for the order
 _NEAR = 2.0  # times the squared distance that rounding explains: then the search is over
+_COARSE = 20  # products of a step while the order is unknown
 _GAIN = 0.02  # relative gain of a block below which the search is over
 _AGAIN = 1e-6  # damping at least, after the order has changed
 _APART = 0.1  # of the standard deviation: places with the same label must not start at the same image
@@ -60,7 +62,7 @@ class GradientInversion:
     capabilities: ClassVar[Capability] = Capability.NONE
     tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY,)
 
-    iterations: Annotated[int, Meta(ge=1, description="Gauss-Newton steps of the search, at most")] = 30
+    iterations: Annotated[int, Meta(ge=1, description="Gauss-Newton steps of the search, at most")] = 10
     products: Annotated[
         int, Meta(ge=1, description="products with the Jacobian in a step, at most (conjugate gradients)")
     ] = 80
@@ -145,9 +147,7 @@ class GradientInversion:
                     drawn = context.rng.permuted(
                         np.broadcast_to(np.arange(places), (clients, plan.epochs, places)).copy(), axis=2
                     )
-                problem = Imitation(
-                    model, start, updates, labels, drawn.copy(), plan, questions.shape, self.distance
-                )
+                problem = Imitation(model, start, updates, labels, drawn.copy(), plan, questions.shape, self.distance)
                 noise = covariance.draw(context.rng, clients, places * means.shape[1])
                 first = np.clip(means[labels].reshape(clients, -1) + _APART * noise, 0, 1)
                 found, error = self._descend(problem, first, covariance, context.rng, told=orders is not None)
@@ -173,15 +173,21 @@ class GradientInversion:
         def errors(x: torch.Tensor) -> torch.Tensor:
             return problem.errors(x.view(problem.shape))
 
-        state, left = State.at(torch.from_numpy(first)), self.iterations
+        state, left = State.at(torch.from_numpy(first)), float(self.iterations)
+        coarse = not told and problem.plan.batch < problem.shape[1]
         while left > 0:
-            before, block = state.value, min(_BLOCK, left)
-            state, left = steps(residual, errors, state, covariance, block, self.products), left - block
+            before, block = state.value, min(_BLOCK, math.ceil(left))
+            # Images that fit an order exactly, right or wrong, say nothing about others: look for it before.
+            most = min(_COARSE, self.products) if coarse else self.products
+            state, left = steps(residual, errors, state, covariance, block, most), left - block * most / self.products
             changed = not told and reorder(problem, state.x.view(problem.shape), rng)
             if changed:
                 state.damping = state.damping.clamp(min=_AGAIN)
-            elif bool(((state.value < _NEAR * problem.rounding) | (state.value > before * (1 - _GAIN))).all()):
+            elif not coarse and bool(
+                ((state.value < _NEAR * problem.rounding) | (state.value > before * (1 - _GAIN))).all()
+            ):
                 break
+            coarse = coarse and changed
         return state.x.float().numpy(), errors(state.x).numpy()
 
 

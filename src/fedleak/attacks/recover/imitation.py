@@ -45,7 +45,9 @@ class Imitation:
         self.start = {key: w.double() for key, w in tensors(model, start).items()}
         squares = sum(float(self.start[key].square().sum()) for key in self.keys)
         # A weight was rounded in every step (uniformly, to 24 bits), so the true examples are about this far off.
-        self.rounding = squares * 2.0**-46 / 12 * plan.epochs * -(-labels.shape[1] // plan.batch) / self.length[:, 0] ** 2
+        self.rounding = (
+            squares * 2.0**-46 / 12 * plan.epochs * -(-labels.shape[1] // plan.batch) / self.length[:, 0] ** 2
+        )
         self.before = self._copies(clients)
         self.labels, self.orders = torch.from_numpy(labels), torch.from_numpy(orders)
 

@@ -49,7 +49,10 @@ def label_counts(
         found = model.forward(tensors(model, start), shown)[0].softmax(dim=1).double().numpy()[:, :classes]
     labels = np.asarray(public.y)
     expected = np.stack(
-        [found[labels == label].mean(axis=0) if (labels == label).any() else found.mean(axis=0) for label in range(classes)]
+        [
+            found[labels == label].mean(axis=0) if (labels == label).any() else found.mean(axis=0)
+            for label in range(classes)
+        ]
     )
     steps = plan.epochs * -(-sizes // plan.batch)
     moved = np.asarray(updates[last.name][:, last.span("bias")], dtype=np.float64)[:, :classes]
