@@ -79,7 +79,8 @@ def test_the_same_records_are_asked_about_in_a_run_of_other_people(tmp_path: Pat
     assert len(pairs) == len({one for one, _ in pairs}) == len({other for _, other in pairs}) == 3
     strangers = set(Truth.load(control.observed / "truth").users)
     assert not strangers & set(asked.answers.users)
-    assert not np.array_equal(*(played(run, attack, game, adversary).claims for run in (mine, control)))
+    before, after = (played(run, attack, game, adversary).claims for run in (mine, control))
+    assert not np.array_equal(before, after)
     found = {(one.attack, one.control) for one in result.scores if one.metric == "auc"}
     assert {name for name, kind in found if kind == "other-federation"} == {name for name, kind in found if not kind}
 
