@@ -22,8 +22,10 @@ test: $(STAMP)
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -m "slow and not integration"
 
-# Recording and auditing real runs of the frameworks, with their own processes on this machine.
-test-integration: $(FRAMEWORKS:%=test-%)
+# Recording and auditing real runs of the frameworks, with their own processes on this machine. Most of the time goes into
+# waiting for these to start, so two frameworks are tested at a time.
+test-integration:
+	$(MAKE) --no-print-directory -j2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) $(FRAMEWORKS:%=test-%)
 
 # Flower must install. Where another framework cannot be installed, pip says why, and the rest is tested all the same.
 $(FRAMEWORKS:%=test-%): test-%:

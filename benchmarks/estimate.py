@@ -4,7 +4,7 @@
 
 What a plan took is in its summary in docs/results/data, by the clock, where its figures were measured with
 `fedleak reproduce`. With --run each plan is audited here instead, and computing time, which other programs disturb less
-than the clock, is compared, together with the disk that it needs.
+than the clock, is compared, together with the most memory of all processes at one time and the disk that it needs.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import ctypes
 import os
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 from fedleak.core import data_size
@@ -45,21 +46,55 @@ def recorded() -> dict[str, tuple[float, str]]:
     return found
 
 
-def measured(name: str) -> tuple[float, int]:
-    """Audit a plan: seconds of computing of all its processes, and bytes of disk."""
+class Memory(threading.Thread):
+    """Watches how much memory the processes below this one hold together; what they share counts once (PSS)."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.most, self.done = 0, threading.Event()
+
+    def run(self) -> None:
+        """Look twice a second."""
+        while not self.done.wait(0.5):
+            self.most = max(self.most, sum(map(_held, _below(os.getpid()))))
+
+
+def _below(process: int) -> list[int]:
+    """Children, their children and so on."""
+    try:
+        tasks = list(Path(f"/proc/{process}/task").iterdir())
+        children = [child for task in tasks for child in (task / "children").read_text("ascii").split()]
+    except OSError:
+        return []
+    return [found for child in map(int, children) for found in (child, *_below(child))]
+
+
+def _held(process: int) -> int:
+    try:
+        lines = Path(f"/proc/{process}/smaps_rollup").read_text("ascii").splitlines()
+    except OSError:  # it has just ended
+        return 0
+    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
+
+
+def measured(name: str) -> tuple[float, int, int]:
+    """Audit a plan: seconds of computing of all its processes, bytes of memory at most, and bytes of disk."""
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / "out"
         command = [sys.executable, "-m", "fedleak.cli.main", "audit", str(find(name)), "--out", str(out)]
         quiet = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_WRONLY, 0) for fd in (1, 2)]
         os.posix_spawn(sys.executable, command, os.environ, file_actions=quiet)
-        seconds = 0.0
+        seconds, watch = 0.0, Memory()
+        watch.start()
         while True:
             try:
                 _, _, used = os.wait4(-1, 0)
             except ChildProcessError:
                 break
             seconds += used.ru_utime + used.ru_stime
-        return seconds, sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
+        watch.done.set()
+        watch.join()
+        return seconds, watch.most, sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
 
 
 def main() -> None:
@@ -69,20 +104,21 @@ def main() -> None:
     parser.add_argument("--run", action="store_true")
     chosen = parser.parse_args()
     what = "computing" if chosen.run else "clock"
-    print(f"| plan | estimated, min ({what}) | took, min | ratio | disk estimated | disk used | not estimated |")
-    print("| --- | ---: | ---: | ---: | ---: | ---: | --- |")
+    print(f"| plan | estimated, min ({what}) | took, min | ratio | memory | used | disk | used | not estimated |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |")
     known = {} if chosen.run else recorded()
     for name in chosen.plans:
         found = estimated(name)
         if chosen.run:
             ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
-            took, disk = measured(name)
-            took, ours, used = took / 60, found.computing / 60, data_size(disk)
+            took, memory, disk = measured(name)
+            took, ours, used, held = took / 60, found.computing / 60, data_size(disk), data_size(memory)
         else:
-            took, ours, used = known.get(name, (float("nan"), ""))[0], found.seconds / 60, "-"
+            took, ours = known.get(name, (float("nan"), ""))[0], found.seconds / 60
+            used = held = "-"
         rest = "; ".join(what.partition(":")[0] for what in found.unknown) or "-"
-        row = f"| {name} | {ours:.1f} | {took:.1f} | {ours / took:.2f} | {data_size(found.disk)} | {used} | {rest} |"
-        print(row, flush=True)
+        row = [f"{ours:.1f}", f"{took:.1f}", f"{ours / took:.2f}", data_size(found.memory), held]
+        print(f"| {name} | {' | '.join([*row, data_size(found.disk), used, rest])} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,8 @@ from fedleak.games.disaggregate import MeanQuestions
 from fedleak.games.extract import RecordQuestions
 from fedleak.games.game import Predictions, Questions
 from fedleak.games.reconstruct import ImageQuestions
+from fedleak.games.recover import ExampleQuestions
+from fedleak.games.tokens import TokenQuestions
 from fedleak.population.secret_records import draw_secrets
 from fedleak.testing import ContractBroken, check_attack
 from fedleak.trace.prior import Prior
@@ -39,7 +41,11 @@ def guesses(questions: Questions, rng: np.random.Generator) -> Predictions:
         return np.stack(drawn)
     if isinstance(questions, ImageQuestions):
         return rng.random((len(questions), questions.samples, *questions.shape)).astype(np.float32)
+    if isinstance(questions, ExampleQuestions):
+        return rng.random((questions.samples, *questions.shape)).astype(np.float32)
     width = questions.size if isinstance(questions, MeanQuestions) else len(questions.options)
+    if isinstance(questions, TokenQuestions):
+        width = questions.vocabulary
     return rng.normal(size=(len(questions), width)).astype(np.float32)
 
 

@@ -42,6 +42,15 @@ def claims(run: Path, attack: Linker, prior: Prior | None = None) -> tuple[Float
     return attack.run(view, prior or asked.prior, questions, AttackContext(rng_for(0, "attack")))[:, 0], asked
 
 
+def test_what_is_done_is_told_so_that_its_time_can_be_estimated(run: Path) -> None:
+    asked, told = ask(run), list[float]()
+    view, questions = asked.look(run / "trace", ANONYMOUS_SERVER)
+    context = AttackContext(rng_for(0, "attack"), tick=told.append)
+    LinkCosine(shadow_rounds=4).run(view, asked.prior, questions, context)
+    assert len(told) > 4 and min(told) > 0
+    assert sum(told) == pytest.approx(1.0)
+
+
 def labelled(counts: list[int]) -> Examples:
     y = np.repeat(np.arange(len(counts)), counts)
     return Examples(x=np.zeros((len(y), 1, 8, 8), dtype=np.float32), y=y)

@@ -17,6 +17,8 @@ from fedleak.plan.read import load_plan
 from fedleak.population.prepare import prepare
 from recorded_run import record_run, write_app
 
+PEOPLE = "user,a,label\n" + "".join(f"u{i % 3},{i * 7 % 12}.5,{'xy'[i * 5 % 7 % 2]}\n" for i in range(36))
+
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,6 +149,24 @@ def test_flags_decide_over_guesses() -> None:
     assert "time" not in plan["dataset"] and plan["population"]["prior"] == "random"
 
 
+@pytest.mark.parametrize(
+    ("first", "prior", "said"),
+    [
+        (1980, "chrono", "time:      year (holds dates (12 different values"),
+        (70, "random", "column 'year' is named like a time but holds no dates"),
+    ],
+)
+def test_years_are_times_where_their_century_is_known(first: int, prior: str, said: str) -> None:
+    wage = np.random.default_rng(0).normal(20, 4, 240)
+    rows = "".join(f"w{i // 12},{first + i % 12},{i % 7},{wage[i]:.3f},{'xy'[i % 3 % 2]}\n" for i in range(240))
+    Path("panel.csv").write_text("person,year,hours,wage,status\n" + rows)
+    output = run("panel.csv", "--yes").output
+    assert said in output
+    plan = written("panel.toml")
+    assert plan["population"]["prior"] == prior and ("time" in plan["dataset"]) == (prior == "chrono")
+    assert "there are no times to go by" not in Path("panel.toml").read_text()
+
+
 def test_times_of_one_day_give_a_random_prior() -> None:
     rows = "".join(f"u{i % 6},2024-05-31,{i}.5,{i % 7},{'xyz'[i // 6 % 3]}\n" for i in range(120))
     Path("readings.csv").write_text("user,date,a,b,label\n" + rows)
@@ -217,6 +237,13 @@ def test_a_plan_is_never_overwritten_unasked() -> None:
         ("a.csv", "user,a,y\n", [], "no rows"),
         ("a.csv", "a,b\n1,2\n3,4\n", [], r"whose row it is\? Name it with --user"),
         ("a.csv", "user,a,y\n" + "u,1,x\nv,2,y\n" * 9, ["--user", "usr"], "did you mean 'user'"),
+        (
+            "a.csv",
+            PEOPLE,
+            ["--model", "a:b"],
+            "--model does not apply to data of this kind",
+        ),
+        ("a.csv", PEOPLE, ["--prior", "chrono"], "--prior chrono needs times"),
         ("a.csv", "user,y\n" + "u,x\nv,y\nu,y\n" * 9, [], "no column of numbers is left"),
     ],
 )
@@ -235,6 +262,23 @@ def test_a_folder_that_holds_neither_is_refused_and_the_table_in_it_named() -> N
     Path("data/rows.csv").write_text("user,a\n")
     with pytest.raises(DataError, match=r"neither a recorded run .* did you mean the file data/rows\.csv"):
         run("data", "--yes")
+
+
+def test_a_flag_for_tables_is_refused_for_images() -> None:
+    for user in "ab":
+        Path(f"photos/{user}/one").mkdir(parents=True)
+        Image.fromarray(np.zeros((8, 8), np.uint8)).save(f"photos/{user}/one/1.png")
+    with pytest.raises(PlanError, match="--user does not apply to data of this kind"):
+        run("photos", "--yes", "--user", "who")
+
+
+def test_of_many_users_some_are_drawn_and_the_title_does_not_count_all() -> None:
+    rows = "".join(f"p{i // 8},{i * 37 % 101}.{i % 97:02},{'xy'[i * 5 % 7 % 2]}\n" for i in range(160 * 8))
+    Path("crowd.csv").write_text("person,a,label\n" + rows)
+    run("crowd.csv", "--yes")
+    plan = written("crowd.toml")
+    assert plan["population"]["users"] == 100
+    assert plan["title"] == "crowd.csv: what do updates give away about its users?"
 
 
 def test_names_of_columns_cannot_break_out_of_a_comment() -> None:

@@ -81,12 +81,31 @@ def test_a_file_is_replaced_only_with_force(app: Path) -> None:
     ("plan", "wrong"),
     [
         (PLAN.replace('[prior]\ndata = "tiny_app:prior"\n', "").replace("reid-svm", "link-cosine"), "names no data"),
-        ('[dataset]\nname = "digits"\n[model]\nname = "mlp"\n[[attack]]\nname = "reid-knn"\n', "of its own already"),
+        (
+            '[dataset]\nname = "digits"\n[model]\nname = "mlp"\n[[attack]]\nname = "reid-knn"\n',
+            "of its own; name a plan that audits",
+        ),
     ],
 )
 def test_a_plan_that_gives_nothing_to_train_on_is_refused(app: Path, plan: str, wrong: str) -> None:
     with pytest.raises(PlanError, match=wrong):
         written(app, plan)
+
+
+def test_a_run_and_the_plan_that_audits_it_give_the_same_as_the_plan_alone(app: Path) -> None:
+    text, _ = written(app, PLAN)
+    done = CliRunner().invoke(cli, ["simulate-like", "run", "--plan", "plan.toml", "--out", "other.toml"])
+    assert done.exit_code == 0 and (app / "other.toml").read_text() == text
+
+
+def test_a_plan_that_audits_another_run_is_refused(app: Path) -> None:
+    record_run(app / "another")
+    (app / "plan.toml").write_text(PLAN)
+    done = CliRunner().invoke(cli, ["simulate-like", "another", "--plan", "plan.toml"])
+    assert "names run, not another" in str(done.exception)
+    done = CliRunner().invoke(cli, ["simulate-like", "missing", "--plan", "plan.toml"])
+    assert "names run, not missing" in str(done.exception)
+    assert not (app / "plan-like.toml").exists()
 
 
 def test_hostile_text_in_a_plan_stays_text(app: Path) -> None:

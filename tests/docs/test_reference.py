@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import click
@@ -12,7 +13,7 @@ from fedleak.cli.main import EXIT_CODES, cli
 from fedleak.errors import FedleakError
 from fedleak.plan.read import load_plan
 from fedleak.plan.shipped import find
-from fedleak.reference.pages import generate, rewritten
+from fedleak.reference.pages import generate, results, rewritten
 from fedleak.reference.tables import defences
 from fedleak.report.formatting import run_label
 
@@ -64,6 +65,17 @@ def test_a_region_that_is_missing_misspelt_or_without_end_is_refused(tmp_path: P
     (tmp_path / "page.md").write_text(text)
     with pytest.raises(FedleakError, match=r"page\.md: .*matri"):
         rewritten(tmp_path / "page.md", {"matrix": str})
+
+
+def test_a_page_shows_the_summaries_that_it_asks_for(tmp_path: Path) -> None:
+    shutil.copytree(DOCS / "results" / "data", tmp_path / "data")
+    for name, region in (("README.md", "all rows"), ("rows.md", "every row"), ("page.md", "paper L4-mnist L4-faces")):
+        (tmp_path / name).write_text(f"<!-- generated: {region} -->\n<!-- end -->\n")
+    shown = results(tmp_path)[tmp_path / "page.md"]
+    assert "Table III, AT&T faces: updates: matching accuracy | 0.905 |" in shown
+    (tmp_path / "page.md").write_text("<!-- generated: attacks L4-faces L4-face -->\n<!-- end -->\n")
+    with pytest.raises(FedleakError, match=r"page\.md: there is no summary 'L4-face'.*L4-faces"):
+        results(tmp_path)
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -153,3 +153,14 @@ def test_one_class_only_is_refused(run: Path) -> None:
             return
         assert 0 < answers.right[answers.kind != OUTSIDE].sum() < USERS
     pytest.fail("no draw had one class only")
+
+
+def test_users_are_asked_about_elsewhere_too(run: Path, tmp_path: Path) -> None:
+    """Questions about users name no update, so only the run changes."""
+    other = Trace.open(write_members(tmp_path, 1, leak=True, users=2 * USERS) / "trace")
+    game = Membership(unit="user")
+    found = ask(run, game)
+    moved = game.elsewhere(found, Trace.open(run / "trace"), other, rng_for(0, "elsewhere"))
+    assert moved.questions.updates.size == 0
+    assert (moved.answers, moved.prior) == (found.answers, found.prior)
+    assert len(moved.shadow) == len(other.round) != len(found.shadow)

@@ -22,6 +22,16 @@ def test_accounts_that_share_more_than_half_of_the_smaller_are_twins() -> None:
     assert twin_groups(users) == ((3, 4),)
 
 
+def test_more_twins_than_people_have_accounts_are_told_with_what_else_they_may_be() -> None:
+    def told(single: int) -> str:
+        large, small = twins()
+        users = (*crowd(single), user("large", large), user("small", small))
+        return next(one.text for one in examine(users, PopulationPlan()).findings if one.kind == "twins")
+
+    assert "set twins = 'keep' if they are different people" in told(4)
+    assert "different people" not in told(12)
+
+
 def test_half_is_not_most() -> None:
     assert twin_groups((user("a", range(0, 4)), user("b", range(2, 12)))) == ()
     assert twin_groups((user("a", range(0, 5)), user("b", range(2, 12)))) == ((0, 1),)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from users import examples, user
@@ -15,6 +15,7 @@ from fedleak.core import FloatArray, IntArray, rng_for
 from fedleak.errors import DataError, PlanError
 from fedleak.plan.plan import PopulationPlan
 from fedleak.population import class_counts, splits
+from fedleak.population.finding import UNBALANCED
 from fedleak.population.population import Examples, User
 from fedleak.population.splits import Mask, PriorName, Split, SplitName
 
@@ -46,6 +47,7 @@ def owned(draw: st.DrawFn) -> Examples:
     return examples(range(n), **columns)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the first split imports scipy
 @given(
     owned(),
     st.sampled_from(["independent", "half", "stratified", "chrono", "album"]),
@@ -224,6 +226,16 @@ def test_a_balanced_split_of_unlike_users_is_refused_and_never_the_default() -> 
     assert splits.choose(unlike, PopulationPlan(), test_share=0.0).name == "independent"
     with pytest.raises(DataError, match="split = 'balanced' needs data with one class label"):
         splits.choose(unlike, PopulationPlan(split="balanced"), test_share=0.0)
+
+
+def test_one_example_of_each_class_is_not_balanced_by_putting_classes_on_one_side() -> None:
+    once = table([[1] * 40] * 20)
+    split = splits.choose(once, PopulationPlan(), test_share=0.2)
+    assert split.name == "independent" and UNBALANCED in split.told
+    drawn = [split(one.examples, rng_for(0, one.id)) for one in once]
+    private = {tuple(one.private.tolist()) for one in drawn if one is not None}
+    assert len(private) > 10, "other classes for other users"
+    assert splits.choose(table([[2] * 20] * 20), PopulationPlan(), test_share=0.0).name == "balanced"
 
 
 def test_a_split_goes_with_a_random_prior_only() -> None:

@@ -120,6 +120,7 @@ def test_a_star_that_matches_nothing_is_refused(file: Path) -> None:
         (("2024-05-31", "1970-01-02T12:00:00Z"), [19874, 1.5]),
         (("43200", "-86400.0"), [0.5, -1]),
         (("20240531", "NA"), [19874, np.nan]),
+        (("1971", "2024"), [365, 19723]),
     ],
 )
 def test_dates_are_read_in_every_way_of_writing_them(file: Path, times: tuple[str, str], days: list[float]) -> None:
@@ -133,6 +134,7 @@ def test_dates_are_read_in_every_way_of_writing_them(file: Path, times: tuple[st
     ("times", "says"),
     [
         (("2024-05-31", "20240531"), "mixes dates like 20240531 (1, first in line 3) and dates like 2024-05-31 (1, "),
+        (("2024-05-31", "2024"), "and years like 2024 (1, first in line 3); write all of them in one way"),
         (("2024-05-31", "1717113600"), "and seconds since 1970 (1, first in line 3); write all of them in one way"),
         (("31/05/2024", "01/06/2024"), "write 31/05/2024 as 2024-05-31 (2 such values in this column)"),
         (("1717113600000", "0"), "divide milliseconds by 1000"),

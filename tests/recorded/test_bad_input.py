@@ -126,6 +126,7 @@ def test_the_folder_of_the_trace_is_not_the_folder_of_the_run(run: Path, fedleak
 def test_the_folder_of_a_run_is_not_its_plan(small: Path, fedleak: Run) -> None:
     done = fedleak("simulate-like", small)
     assert done.returncode == 1 and "is a folder, not a plan; name the plan that audits" in done.stderr
+    assert "--plan" in done.stderr
 
 
 def test_a_truncated_run_is_refused(copied: Path, fedleak: Run, tmp_path: Path) -> None:

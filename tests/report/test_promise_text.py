@@ -25,6 +25,10 @@ STRENGTH: dict[str, Sequence[dict[str, Any]]] = {
     "noise": [{"sigma": 1.0}],
     "embedding-noise": [{"sigma": 0.1}],
     "dp-sgd": [{"noise": 1.0}],
+    "flower-client-side-fixed-clipping": [{"noise_multiplier": 1.0, "clipping_norm": 1.0}],
+    "flower-server-side-fixed-clipping": [{"noise_multiplier": 1.0, "clipping_norm": 1.0}],
+    "flower-local-dp": [{"clipping_norm": 1.0, "sensitivity": 2.0, "epsilon": 0.5, "delta": 1e-3}],
+    "nvflare-exclude-vars": [{"exclude_vars": "out"}],
     "dp-fedavg": [{"noise": 1.0, "where": where} for where in ("local", "server")],
 }
 

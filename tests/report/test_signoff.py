@@ -11,17 +11,21 @@ from typing import Any
 
 import msgspec
 import pytest
-from example_audit import NOISE, example
+from example_audit import NOISE, PROMISE, example
 from parsed_page import Page
 
 from command_line import Run
+from fedleak import registry
 from fedleak.errors import FedleakError
 from fedleak.games.attribute import Attribute
+from fedleak.games.membership import Membership
 from fedleak.report import pdf, results_file
 from fedleak.report.signoff import document, identifiability
 from fedleak.report.signoff.decision import decision
 from fedleak.report.signoff.signatories import Signatories, signatories
-from fedleak.results.audit import Audit, GameInfo, Threat, Untested
+from fedleak.results.audit import Audit, GameInfo, Threat, Untested, Utility
+from fedleak.results.criteria import CRITERIA
+from fedleak.results.defence_results import Promised
 from fedleak.score.assemble import about
 
 HOSTILE = "<script>alert(1)</script>"
@@ -63,7 +67,22 @@ def test_a_limit_inside_the_interval_is_not_shown_to_be_exceeded_and_says_what_i
     best = max((s for s in limited(0.9).scores if s.limit is not None), key=lambda score: score.low)
     found = decision(limited((best.low + best.high) / 2))
     assert found.text.startswith("Not shown:") and found.kind == "quiet"
-    assert "reaches above the limit" in found.checks[0].sentence
+    assert "an interval reaches up to" in found.checks[0].sentence
+    assert found.text.endswith("Not excluded either: intervals reach above the limit.")
+    assert "Not excluded" not in decision(limited(0.99)).text
+
+
+def test_a_limit_inside_the_interval_for_all_attacks_is_not_excluded_either() -> None:
+    audit = limited(0.9)
+    scores = [msgspec.structs.replace(s, all_high=0.95) if s.attack == "reid-svm" else s for s in audit.scores]
+    found = decision(msgspec.structs.replace(audit, scores=scores))
+    assert "Not excluded either" in found.text and "up to 0.95" in found.checks[0].sentence
+
+
+def test_a_leak_below_the_limit_is_told_beside_the_decision() -> None:
+    told = [line for line in decision(limited(0.9)).conditions if "A leak is shown on this run" in line]
+    assert len(told) == 1 and "identify: average precision 0.75" in told[0]
+    assert not [line for line in decision(limited(0.3)).conditions if "A leak is shown" in line]
 
 
 def test_a_limit_that_no_score_is_held_against_is_not_tested_and_decides_nothing() -> None:
@@ -81,6 +100,56 @@ def test_warnings_contradictions_and_failures_stand_on_the_first_page() -> None:
     assert "The control failed." in conditions
     assert any("canaries contradict" in line for line in conditions)
     assert any("could not be trained" in line for line in conditions)
+
+
+def test_the_first_page_says_what_was_not_tested_and_what_has_no_control() -> None:
+    audit = limited(0.3)
+    threat = Threat(name="s", summary="S.", sees=[], cannot_see=[], capabilities=[], attacks_on="model updates")
+    audit = msgspec.structs.replace(
+        audit, threats=[threat], scores=[score for score in audit.scores if score.control is None]
+    )
+    conditions = decision(audit).conditions
+    assert "Not tested, of the criteria of regulators (part 3): inference, membership." in conditions
+    assert "Not tested: attacks on the trained model (part 1)." in conditions
+    assert any("No control was run" in line for line in conditions)
+    assert not any("No control was run" in line for line in decision(limited(0.3)).conditions)
+
+
+def test_a_model_that_learnt_nothing_is_told_on_the_first_page() -> None:
+    def about_learning(value: float) -> list[str]:
+        used = Utility(metric="accuracy", value=value, low=value, high=value, higher_is_better=True, chance=0.1)
+        audit = limited(0.3)
+        scores = [msgspec.structs.replace(s, utility=None if s.defence else used) for s in audit.scores]
+        told = decision(msgspec.structs.replace(audit, scores=scores)).conditions
+        return [line for line in told if "constant prediction" in line]
+
+    assert about_learning(0.8) == []
+    (line,) = about_learning(0.1)
+    assert "not shown to be better than a constant prediction (no defence: accuracy 0.10 against 0.10)" in line
+
+
+def test_attacks_on_too_few_users_test_nothing() -> None:
+    audit = limited(0.9)
+    few = [msgspec.structs.replace(score, leaks=None, p=1.0) for score in audit.scores]
+    audit = msgspec.structs.replace(audit, scores=few)
+    rows = {row.name: row for row in identifiability.criteria(audit)}
+    assert [one.evidence for one in rows["singling out"].tested] == ["not tested"]
+    (question,) = identifiability.questions(audit)
+    assert question["residual"].startswith("Not tested without a defence") and "too few users" in question["residual"]
+
+
+def test_without_limits_the_first_page_says_what_was_found() -> None:
+    text = text_of(example())
+    assert text.index("is named correctly in 68%") < text.index("1. Context")
+
+
+def test_words_of_the_audit_are_explained_where_they_stand() -> None:
+    audit = limited(0.3, settings={"noise": {"relative": "in units of a layer's size"}})
+    text = text_of(audit)
+    assert "relative : in units of a layer" in text
+    assert "The verdict is about AP, which is not the 68% above" in text  # chance 0.048 beside "guessing 3%"
+    assert "possible harm" in text
+    assert "What the model is worth on data that nobody trained on: accuracy" in text
 
 
 def test_the_parts_come_in_the_order_of_the_standard() -> None:
@@ -108,6 +177,21 @@ def test_games_declare_their_criteria_themselves() -> None:
     assert about(Attribute(attribute="age")).criteria == ["inference"]
 
 
+def test_an_audit_of_membership_does_not_say_that_membership_was_not_tested() -> None:
+    audit = example(games={"identify": about(Membership())})
+    rows = {row.name: row for row in identifiability.criteria(audit)}
+    assert rows["membership"].tested and not rows["singling out"].tested
+
+
+def test_every_game_and_its_criteria_are_in_the_documentation() -> None:
+    page = (Path(__file__).parents[2] / "docs/sign-off.md").read_text("utf-8")
+    listed = dict(re.findall(r"^\| (singling out|linkability|inference|membership) \| (.*?) \|", page, re.M))
+    known = {name: registry.load("game", name) for name in registry.names("game")}
+    for criterion in CRITERIA:
+        games = {name for name, game in known.items() if criterion in game.criteria}
+        assert set(re.findall(r"`([\w-]+)`", listed[criterion])) == games, criterion
+
+
 def test_adversaries_are_grouped_by_what_they_attack() -> None:
     threats = [
         Threat(name="s", summary="S.", sees=[], cannot_see=[], capabilities=[], attacks_on="model updates"),
@@ -124,8 +208,20 @@ def test_an_epsilon_stands_with_everything_that_it_depends_on() -> None:
     assert "noise" in name and said["epsilon"].startswith("3.20")
     assert said["delta"] == "1.0e-03" and said["adjacency"] == "one client more or less"
     assert said["trusted"] == "not stated" and said["accountant"] == "not stated"
-    assert said["empirical test"].startswith("contradiction shown")
+    assert said["empirical test"].startswith("Contradiction shown")
     assert said["randomness, floating point, timing"] == "not tested"
+
+
+def test_a_contradiction_over_the_whole_run_is_told_where_one_round_shows_none() -> None:
+    promise = msgspec.structs.replace(PROMISE, shown=0.1, shown_over_run=4.5)
+    audit = example(promises=[Promised(defence=NOISE, promises=[promise])])
+    ((_, rows),) = identifiability.statements(audit)
+    one, run = dict(rows)["empirical test"].split(". ")
+    assert one.startswith("Contradiction not shown") and "0.50 is stated there" in one
+    assert run.startswith("Contradiction shown") and "4.50 over the whole run; 3.20" in run
+    unasked = msgspec.structs.replace(promise, shown=None, tested=None)
+    ((_, rows),) = identifiability.statements(example(promises=[Promised(defence=NOISE, promises=[unasked])]))
+    assert dict(rows)["empirical test"].startswith("Contradiction shown")
 
 
 def test_the_document_claims_nothing_beyond_the_evidence() -> None:

@@ -74,9 +74,23 @@ def test_the_pdf_is_printed_by_the_command_with_its_pages_numbered(fedleak: Run,
     assert done.returncode == 3, done.stderr
     content = (tmp_path / "out" / "sign-off.pdf").read_bytes()
     assert content.startswith(b"%PDF") and f"PDF: {tmp_path / 'out' / 'sign-off.pdf'}" in done.stdout
+    assert 3 <= _pages(content) <= 14
+
+
+def test_warnings_do_not_push_the_signatures_off_the_first_page(fedleak: Run, tmp_path: Path) -> None:
+    pages = []
+    for warnings in ([], ["A warning of a line and a half, as most of them are, " * 3] * 4):
+        versions = {name: "a" * 64 for name in ("data", "plan", "settings", "fedleak")}
+        audit = msgspec.structs.replace(limited(0.3), warnings=warnings, failures=[], versions=versions)
+        results_file.write(audit, tmp_path / "out")
+        assert fedleak("report", tmp_path / "out", "--signoff", "--pdf", "--tester", "A. Tester").returncode == 3
+        pages.append(_pages((tmp_path / "out" / "sign-off.pdf").read_bytes()))
+    assert pages[0] == pages[1], pages
+
+
+def _pages(content: bytes) -> int:
     parts = [zlib.decompress(part) for part in _streams(content)]
-    pages = len(re.findall(rb"/Type\s*/Page\b", content + b"".join(parts)))
-    assert 3 <= pages <= 14
+    return len(re.findall(rb"/Type\s*/Page\b", content + b"".join(parts)))
 
 
 def _streams(content: bytes) -> list[bytes]:

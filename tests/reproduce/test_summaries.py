@@ -8,14 +8,28 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from fedleak.errors import FedleakError
 from fedleak.plan import shipped
 from fedleak.plan.plan import Plan
 from fedleak.plan.read import load_plan
+from fedleak.reproduce.compare import attack_table, paper_table
 from fedleak.reproduce.lookup import measured
+from fedleak.reproduce.render import all_rows
 from fedleak.reproduce.rows import ROWS, chosen, deciding, verdict
-from fedleak.reproduce.summary import Figure, From, Summary, folder, is_stale, plan_name, plan_sha256, read, read_all
+from fedleak.reproduce.summary import (
+    Figure,
+    From,
+    Summary,
+    folder,
+    is_stale,
+    plan_name,
+    plan_sha256,
+    read,
+    read_all,
+    settings_sha256,
+)
 from fedleak.results.audit import Analysis, Audit
 from fedleak.results.detail import Detail, Quality, Series
 from fedleak.results.detail import Figure as Drawn
@@ -132,6 +146,13 @@ def test_a_summary_is_stale_once_its_plan_changes(tmp_path: Path) -> None:
     assert is_stale(read(written(tmp_path / "L3-b.json", plan="plans/no-such-plan.toml")))
 
 
+def test_words_of_a_plan_do_not_make_its_figures_stale() -> None:
+    plan = (shipped.folder() / "demo.toml").read_text(encoding="utf-8")
+    told = "# Why this plan is as it is.\n" + plan.replace("title = ", 'title = "x"  # was: ', 1)
+    assert settings_sha256(told) == settings_sha256(plan) == plan_sha256("demo")
+    assert settings_sha256(plan.replace("seeds = [", "seeds = [99, ", 1)) != settings_sha256(plan)
+
+
 def test_the_weakest_verdict_of_todays_rules_counts(tmp_path: Path) -> None:
     new = {"L3-new": read(written(tmp_path / "L3-new.json"))}
     weak = {"L3-weak": read(written(tmp_path / "L3-weak.json", verdict="direction only"))}
@@ -205,3 +226,50 @@ def test_a_figure_is_the_end_of_a_line_in_a_figure_of_an_analysis() -> None:
     assert (found.value, found.low, found.high, found.chance) == (7.0, 6.0, 8.0, None)
     with pytest.raises(FedleakError, match=r"no line 'decoys' in a figure 'bits'; there are: 'secrets' in 'bits'"):
         measured(Figure(name="x", source=msgspec.structs.replace(there, series="decoys")), audit)
+
+
+def test_attacks_of_several_summaries_stand_in_one_table() -> None:
+    def measured_of(attack: str, metric: str, value: float, chance: float, **more: Any) -> Figure:
+        where = From(attack=attack, metric=metric, **more)
+        return Figure(name=f"{attack} {metric} {more}", value=value, chance=chance, source=where)
+
+    def summary(*figures: Figure) -> Summary:
+        return Summary(row="L3", title="t", plan="plans/demo.toml", data="d", figures=list(figures))
+
+    real = Figure(name="real", value=3.0, source=From(attack="gan", quality="inception, own classes", real=True))
+    first = summary(real, measured_of("gan", "gap1", 0.5, 0.1), measured_of("gan", "matched", 0.7, 0.5))
+    second = summary(
+        measured_of("mean (k=3)", "gap1", 0.6, 0.1),
+        measured_of("mean (k=3)", "gap1", 0.2, 0.2, control="fresh-data"),
+        Figure(name="from nowhere", value=0.99),
+    )
+    assert attack_table([first, second]).splitlines() == [
+        "| attack | inception | gap 1 (chance 0.10) | matched (chance 0.50) |",
+        "| --- | --- | --- | --- |",
+        "| `gan` |  | 0.50 | 0.70 |",
+        "| `mean` (k=3) |  | 0.60 |  |",
+        "| `mean` (k=3), fresh-data |  | 0.20, chance 0.20 |  |",
+        "| the victims' own images | 3.00 |  |  |",
+    ]
+
+
+def test_what_the_paper_has_stands_beside_what_was_measured_here() -> None:
+    figures = [Figure(name="AP", value=0.5, low=0.4, high=0.6, paper=0.55), Figure(name="BPC", value=3.0)]
+    one = Summary(row="G2", title="blogs", plan="plans/demo.toml", data="d", figures=figures)
+    other = Summary(row="G2", title="photos", plan="plans/demo.toml", data="d", figures=[Figure(name="AP", paper=0.91)])
+    assert paper_table([one]).splitlines()[2:] == ["| AP | 0.55 | 0.50 [0.40, 0.60] |"]
+    assert paper_table([one, other]).splitlines()[2:] == [
+        "| blogs: AP | 0.55 | 0.50 [0.40, 0.60] |",
+        "| photos: AP | 0.91 | not measured |",
+    ]
+
+
+def test_the_table_of_all_rows_names_what_is_still_to_be_measured() -> None:
+    bare = Summary(row="G2", title="t", plan="plans/demo.toml", data="d", figures=[Figure(name="AP")])
+    done = replace(bare, fedleak="0.1.0", plan_sha256=plan_sha256("demo"), figures=[Figure(name="AP", value=0.5)])
+    changed, old = replace(done, plan_sha256="0" * 64), replace(done, older="before salted draws")
+    told = all_rows({"G2-a": bare, "G2-b": done, "G2-c": changed, "G2-d": old})
+    assert "Not measured yet (1 of 4 experiments): `G2-a`." in told
+    assert "Measured with earlier rules only (1 of 4 experiments): `G2-d`." in told
+    assert "The plan's settings changed since (1 of 4 experiments): `G2-c`." in told
+    assert "experiments" not in all_rows({"G2-b": done})

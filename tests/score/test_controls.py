@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from test_tradeoff import score
 
+from fedleak.population.finding import UNBALANCED
 from fedleak.results.audit import Finding, Score
 from fedleak.score.controls import departure, detectable, warnings
 
@@ -57,6 +58,11 @@ def test_only_controls_under_which_a_game_has_nothing_to_find_are_judged() -> No
 def test_a_stratified_split_is_told_before_any_verdict() -> None:
     findings = [Finding(kind="split", count=4, action=name, text=f"{name} split") for name in ("stratified", "half")]
     assert warnings([], {}, findings) == ["stratified split"]
+
+
+def test_a_split_that_can_hide_leaks_is_told_before_any_verdict() -> None:
+    finding = Finding(kind="split", count=4, action="independent", text=f"At random. {UNBALANCED}")
+    assert warnings([], {}, [finding]) == [UNBALANCED]
 
 
 def run(true: float, rng: np.random.Generator, users: int, per_user: int) -> Score:

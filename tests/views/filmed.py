@@ -90,6 +90,8 @@ def everything(view: View) -> list[Any]:
     observations = view.adversary.observations
     if Observation.SNAPSHOTS in observations:
         seen += [values.tobytes() for t in range(view.rounds + 1) for values in view.snapshot(t).values()]
+    if Observation.MODEL in observations:
+        seen += [values.tobytes() for values in view.final.values()]
     if Observation.AGGREGATE in observations:
         seen += [values.tobytes() for t in range(1, view.rounds + 1) for values in view.aggregate(t).values()]
     if Observation.SELECTION in observations:

@@ -24,6 +24,7 @@ PERMITTED = {
     Observation.SELECTION: set(),  # handed over apart: the column of clients would link updates to them
     Observation.AGGREGATE: {"aggregates.bin"},
     Observation.SIZES: {"size.bin"},
+    Observation.MODEL: {"snapshots.bin"},  # of which only the last is not a hole
 }
 
 

@@ -33,8 +33,11 @@ VISIBLE: dict[str, set[str]] = {
     "eavesdropper": {"snapshots.bin", "client.bin"},
     "aggregate-server": {"snapshots.bin", "aggregates.bin", "client.bin"},
     "enclave-server": {"snapshots.bin", "client.bin"},
+    "model-user": {"snapshots.bin"},
 }
-VISIBLE["active-server"] = VISIBLE["server"]  # it can do more, not see more
+# They can do more, not see more.
+VISIBLE["active-server"] = VISIBLE["malicious-server"] = VISIBLE["server"]
+VISIBLE["malicious-aggregate-server"] = VISIBLE["aggregate-server"]
 PUBLIC = {"header.json", "log"}
 
 

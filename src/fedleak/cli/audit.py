@@ -73,4 +73,4 @@ def conclude(result: Audit, folder: Path) -> int:
     terminal.show(result, screen)
     screen.print(f"Report: {folder / 'report.html'}", soft_wrap=True)
     screen.print(f"Data:   {folder / 'results.json'}", soft_wrap=True)
-    return 3 if any(score.exceeded for score in result.scores) else 0
+    return 3 if result.over_limit else 0

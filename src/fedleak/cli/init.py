@@ -34,10 +34,12 @@ class _Settle:
     def __init__(self, flags: Mapping[str, str | None], yes: bool) -> None:
         self.flags, self.yes = flags, yes
         self.asked = 0
+        self.used: set[str] = set()
 
     def __call__(self, flag: str, question: str, guess: Guess, among: Sequence[str] | None = None) -> str | None:
         """The value of a choice, and a line that says where it comes from."""
         given = self.flags.get(flag)
+        self.used.add(flag)
         if given is not None:
             value = None if given == _NONE else given
             if value is not None and among is not None and value not in among:
@@ -52,6 +54,12 @@ class _Settle:
             raise PlanError(f"cannot ask: {question} Name it with --{flag}{take}")
         self.asked += 1
         return self._ask(question, guess, among)
+
+    def check_all_used(self, path: Path) -> None:
+        """Refuse a flag that was of no use: somebody who gave it expects it to count."""
+        for flag, value in self.flags.items():
+            if value is not None and flag not in self.used:
+                raise PlanError(f"{path}: --{flag} does not apply to data of this kind; leave it out")
 
     def _ask(self, question: str, guess: Guess, among: Sequence[str] | None) -> str | None:
         hint = f" [{', '.join(map(printable, among))}]" if among is not None and len(among) <= 20 else ""
@@ -104,6 +112,7 @@ def command(data: Path | None, out: Path | None, own: str | None, yes: bool, for
     click.echo(f"{path}:")
     settle = _Settle({**flags, "data": own}, yes)
     plan = propose(path, settle)
+    settle.check_all_used(path)
     text, notes = _working(plan, str(target))
     for note in [*plan.notes, *notes]:
         click.echo(f"  note: {printable(note)}")

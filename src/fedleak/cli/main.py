@@ -26,6 +26,7 @@ _VERBS = (
     "list",
     "check",
     "check-defence",
+    "ledger",
     "check-model",
     "trace",
     "simulate-like",
@@ -37,8 +38,8 @@ Exit codes:
   0    done
   1    error, explained in one line
   2    usage error
-  3    the lower bound of a leak exceeds a limit of the plan (check-defence: a defence has no effect, or breaks the
-       epsilon that it states; check-model: something looks like an imprint block)
+  3    the lower bound of a leak, or the epsilon spent, exceeds a limit of the plan (check-defence: a defence has no
+       effect, or breaks the epsilon that it states; check-model: something looks like an imprint block)
   130  interrupted; rerun the same command to resume"""
 
 

@@ -27,4 +27,4 @@ def command(plan: str, full: bool, out: Path | None) -> int:
     with bar() as progress:
         result = stages.score(chosen, folder, progress)
     click.echo(f"scored: {folder / 'results.json'}; next: fedleak report {folder}")
-    return 3 if any(score.exceeded for score in result.scores) else 0
+    return 3 if result.over_limit else 0

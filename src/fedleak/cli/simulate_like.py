@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
+from fedleak.cli.recorded_plan import plan_of_run
 from fedleak.errors import PlanError
 from fedleak.pipeline.similar_plan import similar_plan
 from fedleak.plan.code import is_code
-from fedleak.plan.read import load_plan
 from fedleak.population.datasets.own import call
 from fedleak.record.owners import owners_of
 from fedleak.record.recording import Recording
@@ -19,27 +19,34 @@ __all__ = ["command"]
 
 
 @click.command("simulate-like")
-@click.argument("plan", metavar="PLAN", type=click.Path(path_type=Path))
+@click.argument("run", metavar="RUN", type=click.Path(path_type=Path))
+@click.option("--plan", "plan_file", type=click.Path(path_type=Path), help="The plan that audits RUN.")
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="The new plan; default: PLAN-like.toml.")
 @click.option("--force", is_flag=True, help="Replace the file if it exists.")
-def command(plan: Path, out: Path | None, force: bool) -> None:
-    """Write a plan that trains a federation like the recorded run that PLAN audits.
+def command(run: Path, plan_file: Path | None, out: Path | None, force: bool) -> None:
+    """Write a plan that trains a federation like the recorded run RUN.
 
-    Nobody can apply a defence to a run that is over. The new plan trains a federation with the same model, rounds and
-    settings on the auditor's data, with the same attacks, and with defences to compare. What cannot be carried over is
-    listed in its first lines.
+    RUN is the folder of the run, with --plan, or just the plan that audits it. Nobody can apply a defence to a run that
+    is over. The new plan trains a federation with the same model, rounds and settings on the auditor's data, with the
+    same attacks, and with defences to compare. What cannot be carried over is listed in its first lines.
 
     \b
     Examples:
+      fedleak simulate-like fedleak-run --plan audit.toml
       fedleak simulate-like audit.toml
       fedleak sweep audit-like.toml
     """
-    target = out or Path(f"{plan.stem}-like.toml")
+    if plan_file is None and run.is_dir():
+        raise PlanError(
+            f"{run}: is a folder, not a plan; name the plan that audits this run, with --plan (a record holds no data "
+            "and no code of yours)"
+        )
+    source = plan_file or run
+    target = out or Path(f"{source.stem}-like.toml")
     if target.exists() and not force:
         raise PlanError(f"{target} exists; choose another --out, or replace it with --force")
-    chosen = load_plan(plan)
-    if chosen.trace is None:
-        raise PlanError(f"{plan}: has no table [trace], so it trains a federation of its own already")
+    chosen = plan_of_run(source, run if plan_file else None)
+    assert chosen.trace is not None
     recording = Recording.open(chosen.trace.path)
     owners = None
     if chosen.truth.owners is not None:

@@ -10,13 +10,13 @@ import click
 import msgspec
 
 from fedleak.cli.options import console
-from fedleak.errors import FedleakError, PlanError
+from fedleak.cli.recorded_plan import plan_of_run
+from fedleak.errors import FedleakError
 from fedleak.pipeline.overlay_prepare import check_fit
 from fedleak.pipeline.playable import Known, Playable, playable
 from fedleak.pipeline.recorded_secrets import recorded_secrets
 from fedleak.pipeline.trace_facts import TraceFacts, facts_of, open_folder
 from fedleak.plan.code import is_code
-from fedleak.plan.read import load_plan
 from fedleak.population.datasets.own import Own, call
 from fedleak.record.owners import owners_of
 from fedleak.record.recording import Recording
@@ -82,13 +82,7 @@ def _misfit(known: Known) -> str:
 def _known(recording: Recording, path: Path | None) -> Known:
     if path is None:
         return Known()
-    plan = load_plan(path)
-    if plan.trace is None:
-        raise PlanError(
-            f"{path}: has no table [trace], so it trains a federation of its own; name a plan that audits one"
-        )
-    if Path(plan.trace.path).expanduser().resolve() != recording.folder.resolve():
-        raise PlanError(f"{path} [trace]: names {plan.trace.path}, not {recording.folder}")
+    plan = plan_of_run(path, recording.folder)
     owners = None
     if plan.truth.owners is not None:
         told = call(plan.truth.owners) if is_code(plan.truth.owners) else None

@@ -98,6 +98,9 @@ class DpFedAvg(Defence):
             f"where the server is told{skipped}",
             composition=f"at most {training.most} rounds with the client; this run only",
             accountant=whole.accountant,
+            mechanism="Gaussian, on each update",
+            noise=self.noise,
+            clip=self.clip,
             how=f"Gaussian mechanism on each update, noise multiplier {self.noise:g}",
         )
         return common if self.where == "local" else self._on_server(common, training, delta, skipped)
@@ -110,6 +113,7 @@ class DpFedAvg(Defence):
             seen="model",
             trusted="the server, which adds the noise and must keep the updates to itself",
             public=f"how many clients there are, and who takes part in which round{skipped}",
+            mechanism="Gaussian, on the mean of a round's updates",
             how=f"Gaussian mechanism on the mean, noise multiplier {self.noise:g}",
         )
         if not training.fresh:  # who takes part depends on who did before
@@ -123,6 +127,12 @@ class DpFedAvg(Defence):
             composition=f"{common.composition}; while it is secret who took part, all {training.rounds} rounds",
             accountant=f"{common.accountant}; while it is secret who took part, {hidden.accountant}",
         )
+
+    def spent(
+        self, training: Training, examples: int, rounds: Sequence[int], delta: float, *, tight: bool
+    ) -> list[float]:
+        """Only rounds with the client touch its data, and who takes part does not depend on anybody's."""
+        return [gaussian(self.noise / 2, count, delta).epsilon for count in rounds]
 
     def clashes(self, before: Sequence[Defence], after: Sequence[Defence]) -> str | None:
         """Whatever could lengthen an update after it was clipped would void the server's noise."""

@@ -13,7 +13,15 @@ from fedleak.federation.engines.batches import steps_of
 from fedleak.federation.engines.local_step import LocalStep
 from fedleak.federation.hooks import Defence
 from fedleak.federation.model import Tensors
-from fedleak.federation.privacy import Bound, Statement, Training, default_delta, worst_poisson
+from fedleak.federation.privacy import (
+    Bound,
+    Statement,
+    Training,
+    default_delta,
+    poisson,
+    poisson_over_time,
+    worst_poisson,
+)
 from fedleak.lazy import torch
 
 __all__ = ["DpSgd"]
@@ -103,8 +111,21 @@ class DpSgd(Defence):
             composition=f"{training.most * steps} local steps of the client protected least, which has {size} examples "
             f"({steps} steps in each of at most {training.most} rounds); this run only",
             accountant=found.accountant,
+            mechanism="Gaussian, on the sum of each local step's clipped gradients",
+            noise=self.noise,
+            clip=self.clip,
             how=f"Gaussian mechanism on sums of clipped gradients, noise multiplier {self.noise:g}",
         )
+
+    def spent(
+        self, training: Training, examples: int, rounds: Sequence[int], delta: float, *, tight: bool
+    ) -> list[float]:
+        """By the client's own number of examples, which sets how often a record is drawn and in how many steps."""
+        rate = min(1.0, training.batch / examples)
+        steps = [count * steps_of(examples, training.batch, training.epochs) for count in rounds]
+        if tight:
+            return [poisson(rate, self.noise, count, delta).epsilon for count in steps]
+        return poisson_over_time(rate, self.noise, steps, delta)
 
     def clashes(self, before: Sequence[Defence], after: Sequence[Defence]) -> str | None:
         """Clipping needs the gradients of single examples, which are gone once another defence changed the step."""

@@ -130,6 +130,16 @@ class Defence:
         """The differential privacy that this defence gives in a run; without epsilon, and why, where it gives none."""
         return Statement.none(self.name, self.no_epsilon)
 
+    def spent(
+        self, training: Training, examples: int, rounds: Sequence[int], delta: float, *, tight: bool
+    ) -> list[float] | None:
+        """Epsilon of one client after each of these numbers of rounds with it, for the ledger; never too small.
+
+        With `tight` by the accountant of the statement, otherwise by a fast one. None, where one client cannot be told
+        from another: then each has spent what is stated for the busiest.
+        """
+        return None
+
     def clashes(self, before: Sequence[Defence], after: Sequence[Defence]) -> str | None:
         """Why this defence cannot be combined with the others, which act before and after it; None if it can."""
         return None

@@ -33,6 +33,7 @@ __all__ = [
     "default_delta",
     "gaussian",
     "poisson",
+    "poisson_over_time",
     "worst_poisson",
     "without_replacement",
 ]
@@ -84,6 +85,9 @@ class Statement:
     public: str = ""  # what is not protected because everybody is assumed to know it
     composition: str = ""  # what is added up
     accountant: str = ""
+    mechanism: str = ""  # which noise, and on what
+    noise: float | None = None  # standard deviation in units of `clip`
+    clip: float | None = None  # the bound on what the noise hides
     how: str  # the mechanism in words, or why there is none
 
     @staticmethod
@@ -213,6 +217,34 @@ def poisson(rate: float, multiplier: float, steps: int, delta: float) -> Bound:
     )
     accountant.compose(library.PoissonSampledDpEvent(rate, library.GaussianDpEvent(multiplier)), steps)
     return min(loose, Bound(float(accountant.get_epsilon(delta)), PLD))
+
+
+def poisson_over_time(rate: float, multiplier: float, steps: Sequence[int], delta: float) -> list[float]:
+    """Epsilon after each of these numbers of steps, by Renyi accounting: fast, and never below `poisson`."""
+    if rate == 1:
+        return [gaussian(multiplier, count, delta).epsilon for count in steps]
+    orders, once = _renyi_once(rate, multiplier)
+    compute = importlib.import_module("dp_accounting.rdp").compute_epsilon
+    return [
+        min(
+            gaussian(multiplier, count, delta).epsilon,
+            float(compute(orders, [value * count for value in once], delta)[0]),
+        )
+        if count
+        else 0.0
+        for count in steps
+    ]
+
+
+@lru_cache(maxsize=256)
+def _renyi_once(rate: float, multiplier: float) -> tuple[list[float], list[float]]:
+    """The orders, and the Renyi divergence of one step at each; those of several steps add up."""
+    _require_valid(rate, multiplier, 1, 0.5)
+    library = _library()
+    relation = library.NeighboringRelation.ADD_OR_REMOVE_ONE
+    accountant = importlib.import_module("dp_accounting.rdp").RdpAccountant(_ORDERS, relation)
+    accountant.compose(library.PoissonSampledDpEvent(rate, library.GaussianDpEvent(multiplier)), 1)
+    return [float(order) for order in accountant.orders], [float(value) for value in accountant.rdp]
 
 
 def worst_poisson(cases: Iterable[tuple[float, int]], multiplier: float, delta: float) -> tuple[Bound, int]:

@@ -10,6 +10,7 @@ from fedleak.federation.canaries import put_to_the_test
 from fedleak.federation.canary_run import shown_over_run
 from fedleak.federation.hooks import Defence
 from fedleak.federation.privacy import training
+from fedleak.federation.record_audit import OneRun, audit_records
 from fedleak.plan.plan import FederationPlan
 
 __all__ = ["Promise", "promises"]
@@ -33,12 +34,17 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True):
     public: str = ""  # what is assumed to be known to everybody
     composition: str = ""  # what is added up
     accountant: str = ""
+    seen: str = ""  # what those who cannot tell see at most: updates or model
+    mechanism: str = ""  # which noise, and on what
+    noise: float | None = None  # its standard deviation, in units of the clip
+    clip: float | None = None  # the bound on what the noise hides
     warning: str = ""  # why the epsilon guarantees little, if it does
     tested: float | None = None  # the epsilon of a round that canaries were held against
     tested_delta: float | None = None  # at which that epsilon is stated: the test has fewer records than the run
     shown: float | None = None  # what they show to be given away at least, with 95% confidence
     most: float | None = None  # what they could show at most: a larger epsilon cannot be contradicted
     shown_over_run: float | None = None  # what canary clients show of the whole run at least, with 95% confidence
+    one_run: OneRun | None = None  # what canary records of one training show, where the statement is about records
     contradicted: bool = False
 
 
@@ -61,6 +67,7 @@ def promises(
     for place, stated in enumerate(defence.privacy(known) for defence in defences):
         put = put_to_the_test(defences, place, known, plan, seed) if canaries else None
         over_run = shown_over_run(defences, stated, known, plan, seed) if canaries else None
+        one_run = audit_records(defences, place, known, plan, seed) if canaries else None
         too_much = stated.epsilon is not None and over_run is not None and over_run > stated.epsilon
         found.append(
             Promise(
@@ -79,13 +86,20 @@ def promises(
                 public=stated.public,
                 composition=stated.composition,
                 accountant=stated.accountant,
+                seen=stated.seen if stated.epsilon is not None else "",
+                mechanism=stated.mechanism,
+                noise=stated.noise,
+                clip=stated.clip,
                 warning=stated.warning,
                 tested=put.claimed if put else None,
                 tested_delta=put.delta if put else None,
                 shown=put.shown if put else None,
                 most=put.most if put else None,
                 shown_over_run=over_run,
-                contradicted=too_much or (put is not None and put.contradicted),
+                one_run=one_run,
+                contradicted=too_much
+                or (put is not None and put.contradicted)
+                or (one_run is not None and one_run.contradicted),
             )
         )
     return found

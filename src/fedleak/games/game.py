@@ -178,6 +178,10 @@ class Game(Protocol):
         """Draw the questions; deterministic given the generator."""
         ...
 
+    def elsewhere(self, instance: GameInstance, mine: Trace, other: Trace, rng: np.random.Generator) -> GameInstance:
+        """The same questions about another run, for the control `other-federation` of games that have it."""
+        ...
+
     def check(self, claims: Predictions, questions: Questions, attack: str) -> Predictions:
         """Reject predictions that do not answer every question; return them in the form stored on disk."""
         ...
@@ -240,6 +244,19 @@ class BaseGame:
     def detail(self, played: Sequence[AttackResult], scores: Mapping[str, Score]) -> DetailParts:
         """Nothing beyond the scores."""
         return DetailParts()
+
+    def elsewhere(self, instance: GameInstance, mine: Trace, other: Trace, rng: np.random.Generator) -> GameInstance:
+        """Ask about a random client of the other run instead of each client in question; everything else stays."""
+        rows = instance.questions.updates
+        sender = np.asarray(other.client).astype(np.int64)
+        there = rng.permutation(np.unique(sender))
+        clients, place = np.unique(np.asarray(mine.client)[rows], return_inverse=True)
+        drawn = [rng.choice(np.flatnonzero(sender == there[i % len(there)])) for i in range(len(clients))]
+        return replace(
+            instance,
+            questions=replace(instance.questions, updates=np.asarray(drawn, dtype=np.int64)[place.reshape(rows.shape)]),
+            shadow=np.full(len(other.round), -1, dtype=np.int64),
+        )
 
     def figures(self, scores: Sequence[Score]) -> list[tuple[Figure, str]]:
         """None."""

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
@@ -24,27 +23,25 @@ from msgspec import Meta
 from fedleak.core import FloatArray, IntArray, percent
 from fedleak.errors import AttackError
 from fedleak.games.game import Contract, GameInstance, Headline, Needs, OptionGame, Questions
+from fedleak.games.member_records import plain, pools, senders
+from fedleak.games.membership_metrics import METRICS, curves, worst
 from fedleak.metrics import membership as measures
 from fedleak.metrics.attack_result import AttackResult
-from fedleak.metrics.membership import EXPOSED, HELD_OUT, MEMBER, OTHERS, OUTSIDE, OWN, UNSCORED, MembershipAnswers
+from fedleak.metrics.membership import HELD_OUT, MEMBER, OUTSIDE, OWN, UNSCORED, MembershipAnswers
 from fedleak.metrics.metric import Metric
-from fedleak.population import fingerprint
 from fedleak.population.population import Examples
-from fedleak.population.splits import units
 from fedleak.results.audit import Score
 from fedleak.results.criteria import Criterion
-from fedleak.results.detail import DetailParts, Figure, Series, Table
+from fedleak.results.detail import DetailParts
 from fedleak.trace.prior import Prior
 from fedleak.trace.reader import Trace
 
 if TYPE_CHECKING:  # an attack that imports the game must not find the truth in it
-    from fedleak.trace.members import MemberRecords
     from fedleak.trace.truth import Truth
 
 __all__ = ["Membership", "MembershipQuestions", "MEMBER_OPTION"]
 
 MEMBER_OPTION = "member"
-_WORST = (10, 50, 100)  # most exposed records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,49 +66,6 @@ class MembershipQuestions(Questions):
         return np.asarray(total / np.maximum(count, 1), dtype=np.float32)[:, None]
 
 
-def _rates(against: str, suffix: str, told: str) -> tuple[Metric, ...]:
-    return tuple(
-        Metric(
-            name=f"tpr{name}{suffix}",
-            title=f"true-positive rate at {100 * rate:g}% false positives{told}",
-            short=f"TPR@{100 * rate:g}%",
-            text="The share of members that the attack finds if it may wrongly accuse "
-            f"{100 * rate:g}% of non-members{told}. Guessing finds as many members as it accuses non-members.",
-            measure=partial(measures.tpr, rate, against),
-            applies=partial(measures.tpr_applies, rate, against),
-            column=f"TPR@{100 * rate:g}%" if against == OWN else "",
-        )
-        for name, rate in (("1", 0.01), ("01", 0.001))
-    )
-
-
-_TOLD = ", compared with other users' records"
-_METRICS: tuple[Metric, ...] = (
-    Metric(
-        name="auc",
-        title="area under the ROC curve",
-        short="AUC",
-        text="Given a member and a non-member, how often the attack gives the member the higher score. Records are "
-        "compared with records of the same users that no client trained on. Guessing gives 0.5.",
-        measure=partial(measures.auc, OWN),
-        applies=partial(measures.applies, OWN),
-        each_user=EXPOSED,
-    ),
-    *_rates(OWN, "", ""),
-    Metric(
-        name="auc-others",
-        title=f"area under the ROC curve{_TOLD}",
-        short="AUC, others",
-        text="The same with records of users who took no part. Part of it is style: an attack that recognises how "
-        "the users of the federation write needs not know which of their records were used.",
-        measure=partial(measures.auc, OTHERS),
-        applies=partial(measures.applies, OTHERS),
-        column="AUC, others",
-    ),
-    *_rates(OTHERS, "-others", _TOLD),
-)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Membership(OptionGame):
     """Ask whether records were trained on, or whether users took part."""
@@ -119,8 +73,8 @@ class Membership(OptionGame):
     name: ClassVar[str] = "membership"
     summary: ClassVar[str] = "Was this record, or this user, in the training data?"
     strongest: ClassVar[str | None] = "membership-strong"
-    metrics: ClassVar[tuple[Metric, ...]] = _METRICS
-    criteria: ClassVar[tuple[Criterion, ...]] = ("inference",)
+    metrics: ClassVar[tuple[Metric, ...]] = METRICS
+    criteria: ClassVar[tuple[Criterion, ...]] = ("membership",)
     needs_prior: ClassVar[bool | None] = False
     needs_members: ClassVar[bool] = True
     multiples: ClassVar[bool] = False
@@ -145,8 +99,12 @@ class Membership(OptionGame):
 
     @property
     def controls(self) -> tuple[str, ...]:
-        """Records that nobody trained on cannot be found, whatever was trained on."""
-        return ("decoys",)
+        """Records that nobody trained on cannot be found, nor can any in a model of other people's records.
+
+        The first scores the same predictions, so it sees what an attack does; the second goes through everything that
+        divides members from non-members, so it sees what the set-up manufactures.
+        """
+        return ("decoys", "other-federation")
 
     @property
     def note(self) -> str:
@@ -182,42 +140,7 @@ class Membership(OptionGame):
         """The ROC curve on logarithmic axes, and how many of the most exposed records are members."""
         if measures.applies(OWN, played) is not True:
             return DetailParts()
-        whats = [(OWN, "records of the same users" if self.unit == "record" else "users who took no part")]
-        if measures.applies(OTHERS, played) is True:
-            whats.append((OTHERS, "other users' records"))
-        series = []
-        for against, told in whats:
-            x, y = measures.roc(played, against)
-            shown = [(a, b) for a, b in zip(x, y, strict=True) if b > 0]
-            series.append(Series(name=f"against {told}", x=[a for a, _ in shown], y=[b for _, b in shown]))
-        low = min((min(one.x) for one in series if one.x), default=0.001)
-        figure = Figure(
-            kind="lines",
-            title="ROC curve",
-            x_label="false-positive rate",
-            y_label="true-positive rate",
-            series=[*series, Series(name="guessing", x=[low, 1.0], y=[low, 1.0], reference=True)],
-            log_x=True,
-            log_y=True,
-        )
-        return DetailParts(figures=[figure], tables=[self._worst(played)])
-
-    def _worst(self, played: Sequence[AttackResult]) -> Table:
-        """Of the records with the highest scores in each run, how many are members."""
-        parts = [measures.part(one, OWN) for one in played]
-        rate = float(np.mean([one.right.mean() for one in parts]))
-        rows: list[list[str | float | None]] = []
-        for count in _WORST:
-            if min(len(one.right) for one in parts) < 2 * count:
-                continue
-            found = [float(one.right[np.argsort(-one.claims[:, 0], kind="stable")[:count]].mean()) for one in parts]
-            rows.append([f"{count}", float(np.mean(found)), rate])
-        return Table(
-            caption=f"Most exposed {self.unit}s: of those with the highest scores, the share of members (mean over "
-            "runs), and what guessing gives",
-            columns=[f"highest {self.unit}s", "members", "guessing"],
-            rows=rows,
-        )
+        return DetailParts(figures=[curves(played, self.unit)], tables=[worst(played, self.unit)])
 
     @classmethod
     def contract(cls, attack: Needs) -> Contract:
@@ -260,10 +183,10 @@ class Membership(OptionGame):
         members = truth.members
         assert members is not None
         users = members.used.candidates
-        sent = _updates(trace, truth)
+        sent = senders(trace, truth)
         present = [i for i in np.flatnonzero(inside).tolist() if users[i] in sent]
         outside = np.flatnonzero(~inside).tolist()
-        pools = _pools(members)
+        found = pools(members)
         lacking = [users[i] for i in present if not len(members.held_out.examples[i])]
         if lacking or len(present) < 1:
             raise AttackError(
@@ -281,7 +204,7 @@ class Membership(OptionGame):
         for place, user in enumerate(order):
             row = int(rng.choice(sent[users[user]]))
             for owner in (user, strangers[place]) if place < pairs else (user,):
-                pool, used = pools[owner]
+                pool, used = found[owner]
                 drawn = rng.permutation(len(pool))[: self.records]
                 parts.append(pool.take(drawn))
                 what = np.where(used[drawn], MEMBER, HELD_OUT) if owner == user else np.full(len(drawn), OUTSIDE)
@@ -300,7 +223,7 @@ class Membership(OptionGame):
             MembershipQuestions(
                 updates=np.concatenate(rows)[shuffled],
                 options=(MEMBER_OPTION,),
-                records=_plain(Examples.concat(parts).take(shuffled)),
+                records=plain(Examples.concat(parts).take(shuffled)),
                 question=np.arange(len(shuffled)),
                 asked=len(shuffled),
             ),
@@ -318,7 +241,7 @@ class Membership(OptionGame):
     ) -> tuple[MembershipQuestions, MembershipAnswers]:
         members = truth.members
         assert members is not None
-        users, sent = members.used.candidates, _updates(trace, truth)
+        users, sent = members.used.candidates, senders(trace, truth)
         able = [i for i in range(len(users)) if not inside[i] or users[i] in sent]
         data = (members.used if self.known == "trained" else members.held_out).examples
         if self.known == "held-out" and any(not len(data[i]) for i in able):
@@ -340,7 +263,7 @@ class Membership(OptionGame):
             MembershipQuestions(
                 updates=np.zeros(0, dtype=np.int64),
                 options=(MEMBER_OPTION,),
-                records=_plain(Examples.concat(parts)),
+                records=plain(Examples.concat(parts)),
                 question=np.repeat(np.arange(len(order)), size),
                 asked=len(order),
             ),
@@ -352,45 +275,6 @@ class Membership(OptionGame):
                 paired=np.zeros(len(order), dtype=np.bool_),
             ),
         )
-
-
-def _pools(members: MemberRecords) -> list[tuple[Examples, npt.NDArray[np.bool_]]]:
-    """For each user the records that may be asked about, and which of them are on the client.
-
-    Left out are records with a copy elsewhere, which would be member and non-member at once, and all but one of the
-    records that belong together.
-    """
-    owners = list(zip(members.used.examples, members.held_out.examples, strict=True))
-    whole = [Examples.concat(pair) for pair in owners]
-    marks = fingerprint.of(Examples.concat(whole))
-    single = np.ones(len(marks), dtype=np.bool_)
-    for band in range(marks.shape[1]):
-        _, place, count = np.unique(marks[:, band], return_inverse=True, return_counts=True)
-        single &= count[place] == 1
-    found, start = [], 0
-    for (used, held), both in zip(owners, whole, strict=True):
-        mine = np.flatnonzero(single[start : start + len(both)])
-        start += len(both)
-        # Units are of one side: they are numbered on each, and never divided.
-        sides = [units(side) if len(side) else np.zeros(0, dtype=np.int64) for side in (used, held)]
-        unit = np.concatenate([sides[0], sides[1] + (sides[0].max(initial=-1) + 1)])
-        mine = mine[np.unique(unit[mine], return_index=True)[1]]
-        found.append((both.take(mine), mine < len(used)))
-    return found
-
-
-def _plain(examples: Examples) -> Examples:
-    """Nothing but what a model reads: times, albums and copies would tell which records belong together."""
-    return Examples(x=examples.x, y=examples.y)
-
-
-def _updates(trace: Trace, truth: Truth) -> dict[str, IntArray]:
-    """User -> the rows of the updates of the user's client, for users whose client sent one."""
-    client = np.asarray(trace.client).astype(np.int64)
-    return {
-        truth.client_user[trace.header.clients[index]]: np.flatnonzero(client == index)
-        for index in np.unique(client).tolist()
-    }
 
 
 def _decoys(answers: MembershipAnswers, rng: np.random.Generator) -> MembershipAnswers:

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from fedleak.core import IntArray, Observation, Task, percent
+from fedleak.core import Observation, Task, percent
 from fedleak.errors import AttackError, did_you_mean
 from fedleak.games.game import Answers, BaseGame, Contract, GameInstance, Headline, Needs, Predictions, Questions
+from fedleak.games.holders import updates_by_client
 from fedleak.metrics.attack_result import AttackResult, Measured
 from fedleak.metrics.metric import Measure, Metric
 from fedleak.metrics.user_scores import RECONSTRUCTED
@@ -190,7 +191,7 @@ class Reconstruct(BaseGame):
         auxiliary = _auxiliary(trace, prior)
         users = tuple(str(user) for user in truth.evidence.held.candidates)
         place = {user: index for index, user in enumerate(users)}
-        sent = _updates(trace)
+        sent = updates_by_client(trace)
         present = [client for client in sent if client in truth.client_user and str(truth.client_user[client]) in place]
         if len(present) < 2:
             raise AttackError(
@@ -281,13 +282,3 @@ def _auxiliary(trace: Trace, prior: Prior) -> Examples:
             f"{', '.join(map(str, missing))}; give it more, so that every class is among them"
         )
     return found
-
-
-def _updates(trace: Trace) -> dict[str, IntArray]:
-    """Client -> the rows of its updates, for the users' clients that sent one; shadow clients are no victims."""
-    clients: IntArray = np.where(np.asarray(trace.shadow) < 0, np.asarray(trace.client), -1).astype(np.int64)
-    return {
-        trace.header.clients[client]: np.flatnonzero(clients == client)
-        for client in dict.fromkeys(clients.tolist())
-        if client >= 0
-    }

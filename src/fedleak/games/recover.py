@@ -105,6 +105,8 @@ class Recover(BaseGame):
             column="SSIM",
         ),
     )
+    # For adversaries that may change the model; against any other there is one attack.
+    strongest: ClassVar[str | None] = "imprint"
     needs_prior: ClassVar[bool | None] = False
     no_prior: ClassVar[str] = "with prior data, shadow clients would be in the sum"
     needs_evidence: ClassVar[bool] = True

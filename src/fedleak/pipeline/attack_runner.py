@@ -34,6 +34,10 @@ from fedleak.views.adversaries import Adversary
 __all__ = ["build_questions", "play", "predict", "attack_run", "attack_job", "is_played", "how_it_ran", "played"]
 
 
+# Controls with predictions of their own, beside those of the run.
+_SUFFIX = {"shuffled-selection": "-shuffled", "rotated-owners": "-rotated", "other-federation": "-other"}
+
+
 class HowItRan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is known of the process in which an attack made its predictions."""
 
@@ -49,10 +53,10 @@ def predictions_path(run: Run, attack: Attack, game: Game, adversary: Adversary)
     """
     code = [*code_of("attack", attack), *code_of("game", game)]
     if game.needs_members:  # another set of references is another adversary
-        code += [folder.name for folder in run.references]
+        code += [folder.name for folder in run.handed_over]
     key = digest([settings_key(attack, game, adversary), run.memory, *code])[:8]
     # Other controls are only scored differently: the predictions are the same.
-    control = {"shuffled-selection": "-shuffled", "rotated-owners": "-rotated"}.get(run.variant.control or "", "")
+    control = _SUFFIX.get(run.variant.control or "", "")
     known = "-known" if run.variant.adaptive == "machine" else ""  # with shadow clients it has its own folder
     return run.folder / "predictions" / f"{attack.name}-{key}@{adversary.name}{control}{known}.npy"
 
@@ -77,6 +81,8 @@ def build_questions(run: Run, game: Game) -> GameInstance:
     if run.variant.control == "rotated-owners":
         truth = rotated(trace, truth, rng_for(seed, "rotated-owners"))
     found: GameInstance = game.ask(trace, truth, Prior.load(run.attacked / "prior"), rng_for(seed, "game", game.name))
+    if run.variant.control == "other-federation":
+        return game.elsewhere(found, trace, Trace.open(run.observed / "trace"), rng_for(seed, "other federation"))
     return found
 
 
@@ -138,7 +144,7 @@ def predict(
     """
     secret = Truth.load(run.attacked / "truth").seed or run.seed
     view, questions = given.look(
-        run.attacked / "trace",
+        run.observed / "trace",
         adversary,
         shuffled=rng_for(secret, "permuted") if run.variant.control == "shuffled-selection" else None,
         defences=run.variant.defences if run.variant.adaptive else (),
@@ -152,7 +158,7 @@ def predict(
     if run.variant.adaptive == "clients":  # it knows the defence, and the public examples that the defence mixes in
         prior = replace(prior, background=Prior.load(run.attacked / "prior").background)
     if game.needs_members:
-        prior = replace(prior, references=load_references(run.attacked, run.references))
+        prior = replace(prior, references=load_references(run.attacked, run.handed_over))
     try:
         done = attack_in_process(
             attack, view, prior, questions, seed, run.attacked, budget, context.progress, run.withheld

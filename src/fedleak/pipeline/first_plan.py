@@ -88,5 +88,6 @@ def _comment(text: str) -> str:
 
 
 def title_of(path: Path, users: int) -> str:
-    """A title for the report."""
-    return f"{path.name}: what do updates give away about {counted(users, 'user')}?"
+    """A title for the report; a plan that takes some of the users says how many elsewhere."""
+    of = counted(users, "user") if users <= _MANY else "its users"
+    return f"{path.name}: what do updates give away about {of}?"

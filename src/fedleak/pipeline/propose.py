@@ -24,6 +24,7 @@ _OFTEN = 20  # clients of a run, with fewer of which there may be no verdict
 _SIDES = (8, 16, 32, 64)  # pixels
 _DEFENCE = (
     "Defences to compare: each is one more federation to train. `fedleak sweep` tries several strengths.",
+    'For an epsilon, also set weighting = "equal" in [federation]: counts of examples are not protected by the noise.',
     "[[defence]]",
     'name = "dp-fedavg"',
     "clip = 0.5",
@@ -101,9 +102,14 @@ def _table(path: Path, ask: Ask) -> FirstPlan:
         dataset["missing"] = Choice(missing.value, missing.why)
     users = look.columns[user].distinct
     population, federation = federation_like(users, text=task == "next-token")
-    population["prior"] = _prior(ask, timed=time is not None)
+    undated = [] if time is not None else look.undated([user])
+    population["prior"] = _prior(ask, timed=time is not None, undated=undated)
     model = "mlp" if text is None else "rating" if task == "regress" else "word-lm"
     tables = {"dataset": dataset, "population": population, "model": {"name": Choice(model)}, "federation": federation}
+    notes += [
+        f"column '{name}' is named like a time but holds no dates; to divide the data by it, write it as dates or years"
+        for name in undated
+    ]
     notes += _few(users)
     return FirstPlan(
         title=title_of(path, users),
@@ -114,10 +120,14 @@ def _table(path: Path, ask: Ask) -> FirstPlan:
     )
 
 
-def _prior(ask: Ask, *, timed: bool) -> Choice:
+def _prior(ask: Ask, *, timed: bool, undated: Sequence[str] = ()) -> Choice:
     """What the adversary knows already: nobody but the user can say."""
     if not timed:
-        return Choice("random", "the adversary knows a random half of each user's data; there are no times to go by")
+        why = "no column holds dates" if undated else "there are no times to go by"
+        random = Guess("random", f"a random half of each user's data: {why}")
+        if ask("prior", "What does the adversary have of each user already?", random, ["chrono", "random"]) == "chrono":
+            raise PlanError("--prior chrono needs times; name a column of dates with --time, or take --prior random")
+        return Choice("random", f"the adversary knows a random half of each user's data; {why}")
     guess = Guess("chrono", "there are times: the older half of each user's data, or a random half", sure=False)
     chosen = ask("prior", "What does the adversary have of each user already?", guess, ["chrono", "random"])
     told = {"chrono": "the adversary knows the older half of each user's data"}

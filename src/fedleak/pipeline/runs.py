@@ -128,6 +128,16 @@ class Run:
         return self.other or self.folder
 
     @property
+    def observed(self) -> Path:
+        """The folder of the federation that attacks observe: for the control `other-federation`, another seed's."""
+        return self.references[0] if self.variant.control == "other-federation" else self.attacked
+
+    @property
+    def handed_over(self) -> tuple[Path, ...]:
+        """The references that attacks are given: not the federation that they observe."""
+        return tuple(folder for folder in self.references if folder != self.observed)
+
+    @property
     def name(self) -> str:
         """The name used in messages."""
         return f"{self.variant.label}, seed {self.seed}"

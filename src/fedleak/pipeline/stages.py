@@ -9,6 +9,7 @@ import msgspec
 from fedleak.pipeline.attack_runner import attack_job, is_played
 from fedleak.pipeline.collect import collect, effects, isolation, open_attacks, seconds, unplayed
 from fedleak.pipeline.jobs import Progress, run_jobs, serialise_plan, share_cores
+from fedleak.pipeline.ledger import budgets_of, ledgers, spendings
 from fedleak.pipeline.output import add_elapsed, analyses, ensure_owned, working_in
 from fedleak.pipeline.overlay_prepare import overlay_work
 from fedleak.pipeline.prepare import lacks
@@ -81,11 +82,14 @@ def score(plan: Plan, out: Path, progress: Progress, *, partial: bool = False) -
     names.save()
     untested = [*unplayed(plan, results), *audited.untested]
     isolated = isolation(plan, every)
+    accounted = ledgers(plan, every)
     audited = msgspec.structs.replace(
         audited,
         analyses=analyses(out),
         untested=untested,
         isolation=isolated,
+        spendings=spendings(accounted),
+        budgets=budgets_of(plan, accounted),
         attack_seconds=seconds(plan, every),
         warnings=[*audited.warnings, *open_attacks(isolated)],
     )

@@ -96,7 +96,13 @@ def buildable(attacks: Sequence[Attack], model: Architecture, isolate: IsolatePl
 
 
 def fitting(
-    games: Sequence[Game], population: PopulationPlan, audit: AuditPlan, source: str, *, stated: bool = True
+    games: Sequence[Game],
+    population: PopulationPlan,
+    audit: AuditPlan,
+    source: str,
+    *,
+    stated: bool = True,
+    seeds: int = 1,
 ) -> None:
     """Reject games that cannot share a federation, or lack the prior they need, and controls that none of them has.
 
@@ -123,6 +129,11 @@ def fitting(
                 )
         if getattr(game, "needs_members", False):
             _with_non_members(game, population, source)
+    if "other-federation" in audit.controls and not (population.disjoint and seeds > 2):
+        raise PlanError(
+            f"{source} [audit] controls: 'other-federation' asks the run of another seed, of other users; set "
+            "disjoint = true in [population] and seeds to at least three"
+        )
     for control in audit.controls:
         if control not in ("iid", "fresh-data") and not any(control in game.controls for game in games):
             names = ", ".join(f"'{game.name}'" for game in games)
@@ -131,11 +142,15 @@ def fitting(
 
 def _with_non_members(game: Game, population: PopulationPlan, source: str) -> None:
     """Reject a game about membership if the plan draws nothing that is no member."""
-    if getattr(game, "unit", "record") == "user" and not population.outsiders:
+    if (why := getattr(game, "needs_outsiders", "")) and not population.outsiders:
+        raise PlanError(
+            f"{source} [population]: game '{game.name}' needs users who take no part, because {why}; set outsiders = N"
+        )
+    if getattr(game, "unit", "") == "user" and not population.outsiders:
         raise PlanError(
             f"{source} [population]: game '{game.name}' asks about users who take no part, too; set outsiders = N"
         )
-    if getattr(game, "unit", "record") == "record" and not population.held_out:
+    if getattr(game, "unit", "") == "record" and not population.held_out:
         raise PlanError(
             f"{source} [population]: game '{game.name}' asks about records that no client trains on, too; set "
             "held_out = 0.5"

@@ -43,7 +43,9 @@ __all__ = [
     "trained_part",
 ]
 
-Control: TypeAlias = Literal["iid", "fresh-data", "decoys", "shuffled-selection", "swapped-secrets", "rotated-owners"]
+Control: TypeAlias = Literal[
+    "iid", "fresh-data", "decoys", "shuffled-selection", "swapped-secrets", "rotated-owners", "other-federation"
+]
 """A run, or a way to mark claims, in which there is nothing to find."""
 
 Play: TypeAlias = "tuple[Attack, Game, Adversary]"
@@ -220,14 +222,16 @@ class AuditPlan:
         tuple[Control, ...] | Literal["auto"],
         Meta(
             description="audits that must show no leak. auto: the controls that each game needs. With several games, "
-            "each is played on the controls that it has, and on iid. iid: no data is "
-            "user-specific, because all data is pooled and redistributed at random before any other step. fresh-data: "
-            "every client has different examples in every round, for games that can be won from repeated data (link, "
-            "reconstruct, match between anonymous updates). For secrets: decoys, scored against records that no client "
-            "holds; shuffled-selection, where the adversary gets the participation of the rounds in the wrong order, "
-            "and wrong positions of its own records; and swapped-secrets, where predictions for a client are scored "
-            "against another user's secret. For a recorded run: rotated-owners, where every client is given another "
-            "user's identity before questions are drawn"
+            "each is played on the controls that it has, and on iid. iid: no data is user-specific, because all data "
+            "is pooled and redistributed at random before any other step. fresh-data: every client has different "
+            "examples in every round, for games that can be won from repeated data (link, reconstruct, match "
+            "between anonymous updates). For secrets: decoys, scored against records that no client holds; "
+            "shuffled-selection, where the adversary gets the participation of the rounds in the wrong order, and"
+            " wrong positions of its own records; and swapped-secrets, where predictions for a client are scored "
+            "against another user's secret. For membership: decoys, and other-federation, where the same "
+            "questions are asked of the run of another seed, in which nobody in question took part. For a "
+            "recorded run: rotated-owners, where every client is given another user's identity before questions "
+            "are drawn"
         ),
     ] = "auto"
     adaptive: Annotated[
@@ -288,7 +292,8 @@ class Plan:
     defences: tuple[tuple[Defence, ...], ...]  # alternatives, each one or more at the same time
     deployed: int | None  # which defence is deployed; the limits apply to that run, or to the undefended one
     signoff: SignoffPlan
-    limits: Mapping[str, Mapping[str, float]]  # game -> metric -> the lower end of an interval must not exceed it
+    # game -> metric -> the lower end of an interval must not exceed it; epsilon -> unit -> what may be spent
+    limits: Mapping[str, Mapping[str, float]]
     text: str = ""  # the content of the file
     source: str = "plan"  # the name of the file, for errors
     change: Mapping[str, Any] = field(default_factory=dict)  # overrides from the caller, in the plan's own keys

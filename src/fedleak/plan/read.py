@@ -18,6 +18,7 @@ from fedleak.plan.checks import buildable, fitting, paired, refuse_multiple, ref
 from fedleak.plan.code import dataset_table, model_table
 from fedleak.plan.configure import configure, convert, to_dict
 from fedleak.plan.given import given, holds_object, portable
+from fedleak.plan.limits import limits
 from fedleak.plan.plan import (
     AuditPlan,
     Control,
@@ -120,7 +121,8 @@ def parse(text: str, source: str = "plan", change: Mapping[str, Any] | None = No
         needed = list(dict.fromkeys(first for first, *_ in filter(None, usual)))
         audit = replace(audit, controls=convert(needed, tuple[Control, ...], f"{source} [audit] controls"))
     if trace is None:
-        fitting(games, population, audit, source, stated="prior" in top.get("population", {}))
+        given = len(top.get("seeds", ()))
+        fitting(games, population, audit, source, stated="prior" in top.get("population", {}), seeds=given)
     else:
         require(games, truth, prior, top, audit, source)
     plan = Plan(
@@ -144,7 +146,7 @@ def parse(text: str, source: str = "plan", change: Mapping[str, Any] | None = No
         analyses=components("analysis", top, source),
         defences=defences,
         deployed=deployed,
-        limits=limits(top.get("limits", {}), games, f"{source} [limits]"),
+        limits=limits(top.get("limits", {}), games, f"{source} [limits]", deployed=deployed is not None),
         signoff=configure(SignoffPlan, top.get("signoff", {}), f"{source} [signoff]"),
         text=text,
         source=source,
@@ -285,23 +287,3 @@ def chosen_defences(
     if len(deployed) > 1:
         raise PlanError(f"{source} [[defence]]: only one can be deployed; combine several with also = [...]")
     return tuple(chosen), deployed[0] if deployed else None
-
-
-def limits(table: Mapping[str, Any], games: Sequence[Game], where: str) -> dict[str, dict[str, float]]:
-    """Limits by game and metric: values between 0 and 1 that the lower end of an interval must not exceed."""
-    share = Annotated[float, msgspec.Meta(ge=0, le=1)]
-    known = {game.name: [m.name for m in game.metrics if not m.lower_leaks] for game in games}
-    found: dict[str, dict[str, float]] = {}
-    for name, metrics in table.items():
-        if name not in known:
-            raise PlanError(
-                f"{where}: no attack of this plan is for game '{name}'{did_you_mean(name, known)}; limits are in a "
-                f"table per game, for instance [limits.{next(iter(known))}]"
-            )
-        if not isinstance(metrics, Mapping):
-            raise PlanError(f"{where} {name}: expected a table of metrics, for instance {known[name][0]} = 0.5")
-        for metric in metrics:
-            if metric not in known[name]:
-                raise PlanError(f"{where} {name}: unknown metric '{metric}'{did_you_mean(metric, known[name])}")
-        found[name] = {metric: convert(value, share, f"{where} {name}.{metric}") for metric, value in metrics.items()}
-    return found

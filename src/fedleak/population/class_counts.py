@@ -18,6 +18,7 @@ __all__ = ["ClassCounts", "alike_by_design", "common", "stratified"]
 Mask = npt.NDArray[np.bool_]
 
 _BY_DESIGN = 1e-3  # p-value below which similar class counts are considered to be by design
+_LEAST_SHARED = 0.5  # of the private examples: of classes that are in the prior, too
 _LEAST_KEPT = 0.5  # of all examples: a split that discards more than it keeps is not worth it
 
 
@@ -78,7 +79,7 @@ def common(users: Sequence[User], prior_share: float, test_share: float, most: i
     """Choose how many of each class every user has, so that as many examples as possible are kept.
 
     In proportion to the classes; users who have fewer cannot take part. None where that would discard most of the
-    data, or leave a side empty.
+    data, leave a side empty, or put most classes on one side only.
     """
     found = _table(users)
     if found is None:
@@ -100,6 +101,10 @@ def common(users: Sequence[User], prior_share: float, test_share: float, most: i
     prior = _portion(best - test, prior_share)
     private = best - test - prior
     if prior.sum() == 0 or private.sum() == 0:
+        return None
+    # With one example of each class, no class would be on both sides of anybody: nothing could be recognised, and a
+    # model tested on classes that nobody trained on.
+    if private[prior > 0].sum() < _LEAST_SHARED * private.sum():
         return None
     return ClassCounts(classes, test, prior, private)
 

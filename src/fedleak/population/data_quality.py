@@ -26,6 +26,7 @@ _TWIN_LEAST = 2  # one example in common is chance
 # What more users than this hold is common property (a chain letter, a row of a table with few different rows), not a
 # sign of twins: a fifth of all, but never fewer than the accounts of one user, nor more than fifty.
 _COMMON_SHARE, _COMMON_LEAST, _COMMON_MOST = 0.2, 4, 50
+_MANY_TWINS = 0.2  # share of the users
 _NAMED = 8  # users or groups that a text names before it says "and more"
 
 
@@ -203,6 +204,11 @@ def _act_on_twins(
         "keep": "all are kept, so an attack cannot tell them apart and a twin's prior holds the victim's data",
     }[plan.twins]
     text = f"{count} users form {len(found)} group(s) that share most of their examples; {done}."
+    if count > _MANY_TWINS * len(users):
+        text += (
+            " So many seldom have two accounts: rows that few columns tell apart, or the same occasions, look like "
+            "this, too. Look at some groups, and set twins = 'keep' if they are different people."
+        )
     groups = [[str(users[i].id) for i in group] for group in found]
     findings.append(Finding(kind="twins", count=len(found), action=plan.twins, text=text, users=groups))
     if plan.twins == "keep":

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["Finding"]
+__all__ = ["UNBALANCED", "Finding"]
+
+UNBALANCED = (
+    "Users' class counts are more similar than chance would make them, and there is too little data to balance the "
+    "sides: a class that is frequent on one side is rare on the other, so that scores can fall below chance and hide "
+    "leaks."
+)
 
 _MOST_NAMED = 8  # users or groups
+_MOST_TWINS = 5  # of one group
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,5 +34,15 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         if not self.users:
             return self.text
         more = len(self.users) - _MOST_NAMED
-        named = ", ".join(" = ".join(group) for group in self.users[:_MOST_NAMED])
+        named = ", ".join(map(_group, self.users[:_MOST_NAMED]))
         return f"{self.text} Users: {named}{f' and {more} more' if more > 0 else ''}."
+
+
+def _group(users: list[str]) -> str:
+    """One user, or users who may be one.
+
+    >>> _group(["a", "b"]), _group(list("abcdefgh"))
+    ('a = b', 'a = b = c = d = e = 3 more')
+    """
+    named = users if len(users) <= _MOST_TWINS + 1 else [*users[:_MOST_TWINS], f"{len(users) - _MOST_TWINS} more"]
+    return " = ".join(named)

@@ -22,6 +22,7 @@ _USER += "|driver|player|student|resident|rider|worker|contributor|speaker|respo
 _USER += "|wearer|runner|visitor|applicant|tenant|citizen|individual|reviewer|blogger|president|candidate|profile|uid"
 _LABEL = "label|target|class|category|activity|outcome|diagnosis|rating|stars|score|y|result|status|sentiment|emotion"
 _TIME = "time|date|day|timestamp|datetime|when|at|on|created|sent|recorded|measured|posted|started"
+_CLOCK = f"{_TIME}|year|month|week|wave|period|round"  # what may count time without being a date
 _TEXT = "text|message|body|comment|review|post|content|note|notes|sentence|tweet|description|title|subject_line"
 _DOCUMENT = "session|trip|visit|recording|thread|conversation|document|post|ride|episode|window|run|night|drive"
 _CLASSES = 50  # more different values than this are no classes
@@ -90,6 +91,10 @@ class TableLook:
             return Guess(None, "no column holds dates")
         best = (_by_name(able, _TIME) or able)[0]
         return Guess(best.name, f"holds dates ({best.shown})")
+
+    def undated(self, taken: Iterable[str]) -> list[str]:
+        """Columns that are named like times, and count them in a way that nobody can read as dates."""
+        return [c.name for c in _by_name([c for c in self._free(taken) if c.numbers and not c.dates], _CLOCK)]
 
     def text(self, taken: Iterable[str]) -> Guess:
         """The column with what users wrote."""
@@ -227,6 +232,8 @@ def _dates(name: str, values: Iterable[str]) -> bool:
         ways.add(found[0])
     if len(ways) > 1:
         return False
+    if ways == {"year"}:  # also what a model of a car or a price may be
+        return _matches(name, "year|yr|date|time") and not _matches(name, "birth|born|build|built|construction")
     return ways in ({"iso"}, {"compact"}) or (_matches(name, _TIME) and _recent(values))
 
 

@@ -19,6 +19,7 @@ from fedleak.lazy import scipy
 from fedleak.plan.plan import PopulationPlan
 from fedleak.population import class_counts
 from fedleak.population.class_counts import ClassCounts
+from fedleak.population.finding import UNBALANCED
 from fedleak.population.population import Examples, User
 
 __all__ = [
@@ -104,11 +105,7 @@ class Split:
         """One sentence for every output: how users' data was split, and what to know about it."""
         told = _TOLD[self.name].format(unit=self.unit)
         if self.by_design and self.name == "independent":
-            told += (
-                " Users' class counts are more similar than chance would make them, and there is too little data to "
-                "balance the sides: a class that is frequent on one side is rare on the other, so that scores can fall "
-                "below chance and hide leaks."
-            )
+            told += f" {UNBALANCED}"
         return told
 
 

@@ -21,13 +21,19 @@ from fedleak.reference import tables
 from fedleak.reference.command_line import option_tables
 from fedleak.reference.plan_keys import plan_keys
 from fedleak.reference.rooms import rooms
+from fedleak.reproduce.compare import attack_table, paper_table
 from fedleak.reproduce.render import all_rows, figures_of, row_pages
 from fedleak.reproduce.summary import Summary, read_all
 
-__all__ = ["generate", "rewritten"]
+__all__ = ["generate", "results", "rewritten"]
 
 Region = Callable[[str], str]  # from what stands there now, because some cells of a table are written by hand
 
+_TABLES: Mapping[str, Callable[[Mapping[str, Summary]], str]] = {
+    "figures": lambda chosen: "\n\n".join(figures_of(stem, summary) for stem, summary in chosen.items()),
+    "attacks": lambda chosen: attack_table(list(chosen.values())),
+    "paper": lambda chosen: paper_table(list(chosen.values())),
+}
 _REGION = re.compile(r"(<!-- generated: ([\w -]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
@@ -47,11 +53,11 @@ def generate(docs: Path) -> dict[Path, str]:
         docs / "reference" / "cli.md": rewritten(
             docs / "reference" / "cli.md", {name: partial(_always, text) for name, text in options.items()}
         ),
-        **_results(docs / "results"),
+        **results(docs / "results"),
     }
 
 
-def _results(folder: Path) -> dict[Path, str]:
+def results(folder: Path) -> dict[Path, str]:
     """The pages of results: the table of all rows, every row, and any summary where a page asks for its figures."""
     summaries = read_all(folder / "data")
     own: dict[Path, dict[str, Region]] = {
@@ -67,13 +73,17 @@ def _results(folder: Path) -> dict[Path, str]:
 
 
 def _figures(page: Path, summaries: Mapping[str, Summary]) -> dict[str, Region]:
-    """The regions `figures NAME` of a page, where NAME is a summary."""
-    asked = [name for _, name, _, _ in _REGION.findall(page.read_text(encoding="utf-8"))]
-    stems = {name: name.removeprefix("figures ") for name in asked if name.startswith("figures ")}
-    for stem in stems.values():
-        if stem not in summaries:
-            raise FedleakError(f"{page}: there is no summary '{stem}'{did_you_mean(stem, summaries)}")
-    return {name: partial(_always, figures_of(stem, summaries[stem])) for name, stem in stems.items()}
+    """The regions of a page that show summaries: `figures NAME`, or `attacks` and `paper` with one NAME or several."""
+    found: dict[str, Region] = {}
+    for _, region, _, _ in _REGION.findall(page.read_text(encoding="utf-8")):
+        kind, *stems = region.split()
+        if kind not in _TABLES or not stems:
+            continue
+        for stem in stems:
+            if stem not in summaries:
+                raise FedleakError(f"{page}: there is no summary '{stem}'{did_you_mean(stem, summaries)}")
+        found[region] = partial(_always, _TABLES[kind]({stem: summaries[stem] for stem in stems}))
+    return found
 
 
 def rewritten(page: Path, regions: Mapping[str, Region]) -> str:

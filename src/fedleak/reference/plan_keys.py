@@ -45,6 +45,7 @@ filled in. Unknown keys are errors. This page is generated from the code (`make 
 | `seeds` | list of int >= 0 | `[0]` | everything is run once per seed; scores pool the seeds by user |
 | `[full]` | table | none | keys of this plan that `--full` replaces, for instance `population = {users = 300}` |
 | `[limits.GAME]` | table | none | scores that the lower end of an interval must not exceed (exit code 3) |
+| `[limits.epsilon]` | table | none | `record`, `client`: the epsilon that a client of the deployed run may spend |
 
 Limits are in a table for each game, for instance `[limits.identify]` with `ap = 0.3`. They apply to the undefended
 run, or to the `[[defence]]` that is marked `deployed = true`.

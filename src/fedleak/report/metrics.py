@@ -43,6 +43,8 @@ _CONTROLS = {
     "rotated-owners": "The same attacks on a recorded run, with every client given another user's identity before the "
     "questions are drawn. An attack that names everybody correctly is then always wrong, so scores below chance are "
     "expected; only scores above it count.",
+    "other-federation": "The same questions, asked of the run of another seed, in which nobody in question took part. "
+    "What is found there is in the way in which records and users were divided, not in the model.",
 }
 
 

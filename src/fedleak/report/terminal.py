@@ -8,6 +8,7 @@ from rich.text import Text
 from fedleak.report import summary
 from fedleak.report.formatting import printable
 from fedleak.report.section import sections
+from fedleak.report.spending import over_budget
 from fedleak.results.audit import Audit
 
 __all__ = ["show"]
@@ -21,5 +22,5 @@ def show(audit: Audit, console: Console) -> None:
         console.print(Text(printable(" ".join(audit.story.split()))))
     for section in sections():
         section.show(audit, console)
-    for line in summary.over_limit(audit):  # last, where it is not overlooked
+    for line in (*summary.over_limit(audit), *over_budget(audit)):  # last, where it is not overlooked
         console.print(Text(f"Over the plan's limit: {printable(line)}", style="bold red"))

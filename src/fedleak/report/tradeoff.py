@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedleak.core import format_interval
+from fedleak.core import counted, format_interval
 from fedleak.report.formatting import epsilon, format_value, run_label
 from fedleak.results.defence_results import Effect, Promise, Setting, Tradeoff
 from fedleak.results.detail import Figure, Series
@@ -163,6 +163,17 @@ def _tested(given: Promise) -> list[str]:
             found.append(f"CONTRADICTED: {least}, and {epsilon(given.epsilon)} is stated for it.")
         else:
             found.append(f"C{least[1:]} and do not contradict the {epsilon(given.epsilon)} stated for it.")
+    if (one := given.one_run) is not None:
+        stated = f"{epsilon(one.stated)} stated for them (delta {one.delta:.1e})"
+        what = f"{one.canaries} canary records in one training of {counted(one.rounds, 'round')}, {one.sampling}"
+        if one.contradicted:
+            found.append(f"CONTRADICTED: {what}, show at least {epsilon(one.shown)}, more than the {stated}.")
+        elif one.stated > one.most:
+            found.append(
+                f"Not tested by canary records: all guesses right would show {epsilon(one.most)}, and {stated[:-1]})."
+            )
+        else:
+            found.append(f"{what[:1].upper()}{what[1:]}, show at least {epsilon(one.shown)} of the {stated}.")
     return found
 
 

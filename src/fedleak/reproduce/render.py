@@ -10,7 +10,7 @@ from fedleak.core import format_interval, format_value
 from fedleak.reproduce.rows import ROWS, Row, deciding, verdict
 from fedleak.reproduce.summary import Figure, Summary, by_plan, is_stale, plan_name
 
-__all__ = ["all_rows", "cost", "figure_lines", "figures_of", "list_lines", "row_pages"]
+__all__ = ["all_rows", "bare_value", "cost", "figure_lines", "figures_of", "list_lines", "row_pages"]
 
 
 def all_rows(summaries: Mapping[str, Summary]) -> str:
@@ -20,11 +20,27 @@ def all_rows(summaries: Mapping[str, Summary]) -> str:
     told = ", ".join(f"{counts[name]} {name}" for name in order if counts[name])
     lines = [
         f"Of {len(ROWS)} rows: {told}.",
+        *_open(summaries),
         "",
         "| row | what | verdict | here [95%] | the paper | data | seeds | minutes | measured with |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     return "\n".join([*lines, *(_line(row, _of(row, summaries)) for row in ROWS.values())])
+
+
+def _open(summaries: Mapping[str, Summary]) -> Iterator[str]:
+    """Which experiments are still to be measured, or measured again."""
+    fresh = [stem for stem, summary in summaries.items() if summary.fedleak is None]
+    older = [stem for stem, summary in summaries.items() if summary.older]
+    stale = [stem for stem, summary in summaries.items() if is_stale(summary) and not summary.older]
+    for told, stems in (
+        ("Not measured yet", fresh),
+        ("Measured with earlier rules only", older),
+        ("The plan's settings changed since", stale),
+    ):
+        if stems:
+            names = ", ".join(f"`{stem}`" for stem in stems)
+            yield f"\n{told} ({len(stems)} of {len(summaries)} experiments): {names}."
 
 
 def _of(row: Row, summaries: Mapping[str, Summary]) -> dict[str, Summary]:
@@ -82,12 +98,19 @@ def _version(summary: Summary) -> str:
     return version + rules + (", plan changed since" if is_stale(summary) else "")
 
 
-def _value(figure: Figure) -> str:
+def bare_value(figure: Figure) -> str:
+    """The value with its interval, if it has one."""
     if figure.value is None:
         return "not measured"
-    whole = figure.low is not None and figure.high is not None
-    told = format_interval(figure.value, figure.low, figure.high) if whole else format_value(figure.value)  # type: ignore[arg-type]
-    return told + ("" if figure.chance is None else f", chance {format_value(figure.chance)}")
+    if figure.low is None or figure.high is None:
+        return format_value(figure.value)
+    return format_interval(figure.value, figure.low, figure.high)
+
+
+def _value(figure: Figure) -> str:
+    if figure.value is None or figure.chance is None:
+        return bare_value(figure)
+    return f"{bare_value(figure)}, chance {format_value(figure.chance)}"
 
 
 def figures_of(stem: str, summary: Summary) -> str:
@@ -118,10 +141,9 @@ def figures_of(stem: str, summary: Summary) -> str:
 
 
 def _figure_row(figure: Figure) -> str:
-    bare = _value(figure).partition(", chance")[0]
     chance = "" if figure.chance is None else format_value(figure.chance)
     paper = "" if figure.paper is None else f"{figure.paper:g}"
-    cells = (figure.name, bare, chance, paper, figure.note)
+    cells = (figure.name, bare_value(figure), chance, paper, figure.note)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
+import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -27,6 +29,7 @@ __all__ = [
     "plan_sha256",
     "read",
     "read_all",
+    "settings_sha256",
     "write",
 ]
 
@@ -72,7 +75,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     row: Annotated[str, Meta(pattern="^[GRUL][0-9]+$")]
     title: str
     plan: Annotated[str, Meta(pattern=r"^plans/.+\.toml$")]
-    plan_sha256: str | None = None  # of the plan's file when it was measured; None: not known
+    plan_sha256: str | None = None  # of the plan's settings when it was measured; None: not known
     full: bool = False  # with --full
     how: Literal["audit", "sweep", "analyse"] = "audit"
     settings: dict[str, Any] = {}  # of the analysis, where `how` is "analyse"
@@ -166,13 +169,23 @@ def plan_name(summary: Summary) -> str:
 
 
 def plan_sha256(name: str) -> str | None:
-    """The hash of a shipped plan's file; None where there is no such plan (any more)."""
+    """The hash of what a shipped plan settles; None where there is no such plan (any more)."""
     path = shipped.folder() / f"{name}.toml"
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
+    return settings_sha256(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+
+def settings_sha256(text: str) -> str:
+    """The hash of a plan's settings: of what it does, not of its comments, title and story.
+
+    >>> settings_sha256("seeds = [0]  # one") == settings_sha256("seeds = [0]")
+    True
+    """
+    settings = {key: value for key, value in tomllib.loads(text).items() if key not in ("title", "story")}
+    return hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def is_stale(summary: Summary) -> bool:
-    """Whether the plan has changed since the figures were measured."""
+    """Whether the plan's settings have changed since the figures were measured."""
     return summary.fedleak is not None and summary.plan_sha256 != plan_sha256(plan_name(summary))
 
 

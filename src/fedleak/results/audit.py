@@ -10,7 +10,9 @@ from typing import Any
 
 import msgspec
 
+from fedleak.federation.ledger import Spending
 from fedleak.population.data_quality import Finding
+from fedleak.results.budget import Budget
 from fedleak.results.criteria import Criterion, Phase
 from fedleak.results.defence_results import Effect, Failure, Promised, Tradeoff
 from fedleak.results.detail import Detail, Figure
@@ -74,7 +76,7 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     # trains on other examples in every round; "decoys": the same claims marked against
     # records that nobody holds; "shuffled-selection": the same attack, told in the wrong order which clients took part;
     # "swapped-secrets": the same claims, each client's marked against the secret of another one's owner
-    # and which of its own records stands where
+    # and which of its own records stands where; "other-federation": the same questions, asked of another seed's run
     control: str | None = None
     utility: Utility | None = None
     limit: float | None = None  # the plan's limit for this metric, if it has one
@@ -186,6 +188,8 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     figures: list[GameFigure] = []
     effects: list[Effect] = []  # of each defence
     promises: list[Promised] = []
+    spendings: list[Spending] = []  # what clients have spent of each statement, in each seed
+    budgets: list[Budget] = []  # the plan's limits on it
     tradeoffs: list[Tradeoff] = []  # where defences were tried
     failures: list[Failure] = []
     not_run: list[NotRun] = []
@@ -198,3 +202,8 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     named: bool = False  # users have their names, not pseudonyms; never in results.json
     settings: dict[str, dict[str, str]] = {}  # defence -> setting -> what it means
     schema: int = SCHEMA
+
+    @property
+    def over_limit(self) -> bool:
+        """Whether a limit of the plan is exceeded: by a score, or by the epsilon that was spent."""
+        return any(score.exceeded for score in self.scores) or any(budget.exceeded for budget in self.budgets)

@@ -251,6 +251,7 @@ def weakest_promises(run: RunResult) -> list[Promise]:
             shown=tested.shown,
             most=tested.most,
             shown_over_run=tested.shown_over_run,
+            one_run=tested.one_run,
             contradicted=tested.contradicted,
         )
         for promise, tested in zip(weakest, run.facts[0].promises, strict=True)

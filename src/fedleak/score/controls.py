@@ -13,6 +13,7 @@ import numpy as np
 
 from fedleak.core import format_interval, format_value
 from fedleak.lazy import stats
+from fedleak.population.finding import UNBALANCED
 from fedleak.results.audit import Finding, Score
 
 __all__ = ["POWER", "departure", "detectable", "null_scores", "warnings"]
@@ -92,6 +93,7 @@ def warnings(scores: Sequence[Score], controls: Mapping[str, Sequence[str]], fin
     """Warnings to show before any verdict: a failed control, a split that is known to mislead, a bad imitation."""
     misleading = (("split", "stratified"), ("imitation", "warn"))
     told = [f.text for f in findings if (f.kind, f.action) in misleading]
+    told += [UNBALANCED for f in findings if f.kind == "split" and UNBALANCED in f.text]
     nulls = null_scores(scores, controls)
     for adversary, game in dict.fromkeys((score.adversary, score.game) for score in nulls):
         here = [score for score in nulls if (score.adversary, score.game) == (adversary, game)]

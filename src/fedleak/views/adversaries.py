@@ -141,7 +141,7 @@ ANONYMOUS_SERVER = Adversary(
 MODEL_USER = Adversary(
     name="model-user",
     observations=Observation.MODEL,
-    summary="Anybody who has the finished model: a customer whose phone it runs on, or whoever downloads it.",
+    summary="A person who has the finished model: a customer whose phone it runs on, or whoever downloads it.",
 )
 GLOBAL_MODEL_CLIENT = Adversary(
     name="global-model-client",

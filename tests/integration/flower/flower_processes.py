@@ -148,6 +148,7 @@ class Deployment:
     def stop(self) -> None:
         for process in reversed(self.started):
             kill_all(process)
+        kill_orphans(self.folder / "home")
 
     def _start(self, program: str, *words: object) -> subprocess.Popen[bytes]:
         with (self.folder / f"{program}-{len(self.started)}.log").open("wb") as log:
@@ -183,6 +184,16 @@ def kill_all(process: subprocess.Popen[bytes]) -> None:
         except psutil.NoSuchProcess:
             continue
     process.wait(30)
+
+
+def kill_orphans(home: Path) -> None:
+    """Kill what was started with this FLWR_HOME, also where the process that started it is gone."""
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("FLWR_HOME") == str(home):
+                process.kill()
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
 
 
 def rounds(folder: Path) -> int:

@@ -1,4 +1,3 @@
-# ruff: noqa: E402 - without Flower these tests are skipped
 """The tutorial, command by command, on Ray; and its app on three SuperNodes."""
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from typing import Any
 import pytest
 
 pytest.importorskip("flwr")
-psutil = pytest.importorskip("psutil")
-from flower_processes import BIN, ROOT, Deployment, copy_example, wait
+pytest.importorskip("psutil")
+from flower_processes import BIN, ROOT, Deployment, copy_example, kill_orphans, wait
 
 from fedleak.record.key import read_key
 from fedleak.trace.closed import Closed
@@ -28,16 +27,6 @@ INSTALL, *COMMANDS = re.findall(r"^```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.D
 def environment(home: Path) -> dict[str, str]:
     path = f"{BIN}{os.pathsep}{os.environ['PATH']}"
     return {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT / "src"), "FLWR_HOME": str(home)}
-
-
-def stop_all(home: Path) -> None:
-    """Kill what `flwr run` left running: a SuperLink of its own, with this home."""
-    for process in psutil.process_iter():
-        try:
-            if process.environ().get("FLWR_HOME") == str(home):
-                process.kill()
-        except (psutil.NoSuchProcess, psutil.AccessDenied):
-            continue
 
 
 def run(command: str, app: Path, home: Path) -> str:
@@ -58,7 +47,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, list[
     try:
         yield app, [run(command, app, folder / "home") for command in COMMANDS]
     finally:
-        stop_all(folder / "home")
+        kill_orphans(folder / "home")
 
 
 def test_the_page_has_the_plan_of_the_example() -> None:

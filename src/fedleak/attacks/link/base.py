@@ -114,12 +114,23 @@ class Linker:
         earlier, later = number[questions.updates[:, 0]], number[questions.updates[:, 1]]
         compared = np.unique(np.stack([earlier, later], axis=1), axis=0).tolist()
         histories = {(first, second): self._history(number, first, second) for first, second in compared}
-        embed, threshold = self._learnt(view, model, prior, compared[0][0], context.rng, seed)
+        described = sorted({at for rounds in histories.values() for at in rounds})
+        first_part = self.shadow_rounds / (self.shadow_rounds + len(described))  # of the rounds that are described
+        embed, threshold = self._learnt(
+            view,
+            model,
+            prior,
+            compared[0][0],
+            context.rng,
+            seed,
+            tell=lambda share: context.progress(first_part * share),
+        )
         table = np.full(len(number), -1, dtype=np.int64)
         vectors: dict[int, FloatArray] = {}
-        for at in sorted({at for rounds in histories.values() for at in rounds}):
+        for place, at in enumerate(described):
             vectors[at] = embed(self.describe(view, model, view.snapshot(at - 1), _updates(view, model, at)))
             table[number == at] = np.arange(len(vectors[at]))
+            context.progress(first_part + (1 - first_part) * (place + 1) / len(described))
         claims = np.empty(len(questions), dtype=np.float32)
         for first, second in compared:
             asked = (earlier == first) & (later == second)
@@ -147,10 +158,17 @@ class Linker:
         return found
 
     def _learnt(
-        self, view: View, model: Model, prior: Prior, at: int, rng: np.random.Generator, seed: int
+        self,
+        view: View,
+        model: Model,
+        prior: Prior,
+        at: int,
+        rng: np.random.Generator,
+        seed: int,
+        tell: Callable[[float], None] = lambda share: None,
     ) -> tuple[Embed, float]:
         """Learn from shadow clients like those of one round; half of them set the threshold."""
-        known = self._shadows(view, model, prior, _updates(view, model, at), rng, seed)
+        known = self._shadows(view, model, prior, _updates(view, model, at), rng, seed, tell)
         learners = np.zeros(self.shadows, dtype=np.bool_)
         learners[: self.shadows // 2] = True
         embed = self.learn(view, model, known.of(learners), rng)
@@ -177,7 +195,14 @@ class Linker:
         return mean_similarity([vectors[at] for at in history[-2::-1]], vectors[second]) - threshold
 
     def _shadows(
-        self, view: View, model: Model, prior: Prior, updates: Params, rng: np.random.Generator, seed: int
+        self,
+        view: View,
+        model: Model,
+        prior: Prior,
+        updates: Params,
+        rng: np.random.Generator,
+        seed: int,
+        tell: Callable[[float], None],
     ) -> Shadows:
         """Simulate the federation with clients like the real ones: one user each, or as many classes as these have."""
         auxiliary = auxiliary_set(prior, int(view.settings["outputs"]))
@@ -187,10 +212,10 @@ class Linker:
         else:
             clients = deal(auxiliary, self.shadows, classes, rng)
         wanted = np.unique(np.linspace(1, view.rounds, min(self.shadow_rounds, view.rounds)).round().astype(np.int64))
-        rows = [
-            self.describe(view, model, before, sent)
-            for before, sent in shadow_rounds(view, model, clients, wanted, seed)
-        ]
+        rows = []
+        for before, sent in shadow_rounds(view, model, clients, wanted, seed):
+            rows.append(self.describe(view, model, before, sent))
+            tell(len(rows) / len(wanted))
         if len(rows) < 2:
             raise AttackError("the adversary's own federation diverged, so there is nothing to learn from; lower lr")
         who = np.tile(np.arange(self.shadows), len(rows))

@@ -21,13 +21,13 @@ from fedleak.population.population import Examples
 from fedleak.trace.prior import Prior
 from fedleak.views.view import View
 
-__all__ = ["GradientCosine", "LossDrop", "against_others"]
+__all__ = ["GradientCosine", "LossDrop", "PerUpdate", "against_others", "comparable", "every_client"]
 
 Scores = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
-class _PerUpdate:
+class PerUpdate:
     """Compare every record with the updates of some rounds."""
 
     game: ClassVar[str] = "membership"
@@ -48,37 +48,55 @@ class _PerUpdate:
         return given.mean(against_others(self, view, given, context))
 
 
-def against_others(attack: _PerUpdate, view: View, given: MembershipQuestions, context: AttackContext) -> Scores:
+def comparable(view: View) -> bool:
+    """Whether single updates are seen, and some round has two that can be compared with each other."""
+    seen = not view.adversary.lacks(PerUpdate.needs) and view.holds_updates
+    return seen and bool((np.unique(view.updates.round, return_counts=True)[1] > 1).any())
+
+
+def against_others(attack: PerUpdate, view: View, given: MembershipQuestions, context: AttackContext) -> Scores:
     """The mean standardised signal of each record.
 
     Within a round, the update of the client in question is compared with those of other clients: what all of them do to
     a record says nothing about whose it is. Where no client is in question, the most suspicious one is.
     """
+    if not given.updates.size:
+        mean, _ = every_client(attack, view, given.records, context)
+        # The same client for all records of a user.
+        of_user = np.stack([given.mean(column)[:, 0] for column in mean.T], axis=1)
+        return np.asarray(of_user.max(axis=1)[given.question])
     model, updates = model_of(view), view.updates
-    clients, place = np.unique(updates.handle, return_inverse=True)
-    wanted = place[given.updates][given.question] if given.updates.size else np.zeros(0, dtype=np.int64)
+    place = np.unique(updates.handle, return_inverse=True)[1]
+    wanted = place[given.updates][given.question]
     rounds = _rounds(attack.rounds, updates.round, place, np.unique(wanted))
-    total, count = np.zeros((2, len(given.records), 1 if len(wanted) else len(clients)))
+    total, count = np.zeros((2, len(given.records)))
     for done, number in enumerate(rounds.tolist(), 1):
         rows = np.flatnonzero(updates.round == number)
-        if not len(wanted):
-            found = _standardised(attack.signal(view, model, number, rows, given.records))
-            total[:, place[rows]] += found
-            count[:, place[rows]] += 1
-        for row in rows.tolist() if len(wanted) else ():
+        for row in rows.tolist():
             mine = np.flatnonzero(wanted == place[row])
             if len(mine):
                 others = context.rng.permutation(rows[rows != row])[: attack.compared]
                 found = attack.signal(view, model, number, np.append(row, others), given.records.take(mine))
-                total[mine, 0] += _standardised(found)[:, 0]
-                count[mine, 0] += 1
+                total[mine] += _standardised(found)[:, 0]
+                count[mine] += 1
         context.progress(done / (len(rounds) + 1))
-    mean = total / np.maximum(count, 1)
-    if len(wanted):
-        return np.asarray(mean[:, 0])
-    # The same client for all records of a user.
-    of_user = np.stack([given.mean(column)[:, 0] for column in mean.T], axis=1)
-    return np.asarray(of_user.max(axis=1)[given.question])
+    return np.asarray(total / np.maximum(count, 1))
+
+
+def every_client(
+    attack: PerUpdate, view: View, records: Examples, context: AttackContext
+) -> tuple[Scores, npt.NDArray[np.uint64]]:
+    """The mean standardised signal of each record and client, (records, clients), and the clients' handles."""
+    model, updates = model_of(view), view.updates
+    clients, place = np.unique(updates.handle, return_inverse=True)
+    rounds = _rounds(attack.rounds, updates.round, place, np.arange(len(clients)))
+    total, count = np.zeros((2, len(records), len(clients)))
+    for done, number in enumerate(rounds.tolist(), 1):
+        rows = np.flatnonzero(updates.round == number)
+        total[:, place[rows]] += _standardised(attack.signal(view, model, number, rows, records))
+        count[:, place[rows]] += 1
+        context.progress(done / (len(rounds) + 1))
+    return total / np.maximum(count, 1), clients
 
 
 def _rounds(most: int, round_: IntArray, place: IntArray, wanted: IntArray) -> IntArray:
@@ -113,7 +131,7 @@ def _sent(view: View, model: Model, rows: IntArray) -> dict[str, FloatArray]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GradientCosine(_PerUpdate):
+class GradientCosine(PerUpdate):
     """Compare the direction of an update with that in which the record alone would move the model.
 
     A record that was trained on pulls the update its way (Melis et al., 2019; Nasr et al., 2019; Li et al., 2023).
@@ -136,7 +154,7 @@ class GradientCosine(_PerUpdate):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LossDrop(_PerUpdate):
+class LossDrop(PerUpdate):
     """Compare how sure the client's own model is of a record with how sure the other clients' models are.
 
     The shared model plus an update is the model that the client ended its round with, before it was averaged away: it

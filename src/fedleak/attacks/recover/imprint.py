@@ -74,7 +74,7 @@ def read_out(
     """The image in each bin, and how doubtful it is: infinitely where the bin is empty.
 
     >>> image, doubt = read_out(np.array([[0.2, 0.6], [0.0, 0.0]]), np.array([2.0, 0.0]), np.array([0.0, 0.9]), 0.05)
-    >>> image[0].round(3).tolist(), doubt.tolist()
+    >>> [round(float(pixel), 3) for pixel in image[0]], doubt.tolist()
     ([0.1, 0.3], [0.0, inf])
     """
     weights, factor = (np.append(part[:-1] - part[1:], part[-1:], axis=0) for part in (rows, bias))

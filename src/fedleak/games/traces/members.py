@@ -1,13 +1,15 @@
 """The contract trace of attacks on membership: a small federation that memorises noisy labels.
 
 With a leak, the truth names the records that the clients trained on. Without, the clients trained on other records of
-the same users: what an attack then finds is not there.
+the same users, or on records of strangers, where style is not to be found either: what an attack then finds is not
+there.
 """
 
 from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -30,9 +32,11 @@ PLAN = FederationPlan(rounds=16, fraction=0.5, epochs=4, batch=8, lr=0.2)
 SIGNATURE = Signature(Task.CLASSIFY, (INPUTS,), CLASSES)
 
 
-def write_members(folder: Path, seed: int, *, leak: bool, users: int = USERS) -> Path:
-    """Record the federation of a seed; without a leak it trained on records that nobody is asked about."""
-    shares, held, public, clients, start, rounds = _trained(seed, leak, users)
+def write_members(
+    folder: Path, seed: int, *, leak: bool, users: int = USERS, instead: Literal["others", "strangers"] = "others"
+) -> Path:
+    """Record the federation of a seed; without a leak it trained on records that nobody is asked about `instead`."""
+    shares, held, public, clients, start, rounds = _trained(seed, None if leak else instead, users)
     inside = shares[:users]
     Truth(
         users=tuple(share.user.id for share in inside),
@@ -49,7 +53,9 @@ def write_members(folder: Path, seed: int, *, leak: bool, users: int = USERS) ->
         outputs=CLASSES,
         background=Background(examples=public, shows={}),
     ).save(folder / "prior")
-    return record(folder, f"members-{seed}-{leak}-{users}", ARCHITECTURE, SIGNATURE, PLAN, clients, start, rounds)
+    return record(
+        folder, f"members-{seed}-{leak}-{users}-{instead}", ARCHITECTURE, SIGNATURE, PLAN, clients, start, rounds
+    )
 
 
 def _by_user(shares: list[Share], data: list[Examples]) -> Prior:
@@ -60,7 +66,7 @@ def _by_user(shares: list[Share], data: list[Examples]) -> Prior:
 
 @cache
 def _trained(
-    seed: int, leak: bool, users: int
+    seed: int, instead: Literal["others", "strangers"] | None, users: int
 ) -> tuple[list[Share], list[Examples], Examples, tuple[Client, ...], Params, list[Round]]:
     """Train once for all attacks."""
     rng = rng_for(seed, "contract members", users)
@@ -75,11 +81,12 @@ def _trained(
 
     shares, held, trained = [], [], []
     for number in range(users + OUTSIDERS):
-        mean = 0.5 * rng.normal(size=INPUTS)
+        mean, stranger = 0.5 * rng.normal(size=INPUTS), 0.5 * rng.normal(size=INPUTS)
         used, out, other = (draw(mean, EACH, number) for _ in range(3))
+        strange = draw(stranger, EACH, number)
         shares.append(Share(User(UserId(f"user-{number:02}"), used), used.take([]), used))
         held.append(out)
-        trained.append(used if leak else other)
+        trained.append({None: used, "others": other, "strangers": strange}[instead])
     public = Examples.concat(draw(0.5 * rng.normal(size=INPUTS), EACH, i) for i in range(PUBLIC))
     dealt = [Share(share.user, share.prior, data) for share, data in zip(shares[:users], trained, strict=False)]
     clients = make_clients(dealt, seed)

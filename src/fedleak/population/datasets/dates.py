@@ -20,6 +20,7 @@ _LATEST = 2**33  # seconds: the year 2242; larger numbers count milliseconds or 
 _WRITTEN = {
     "iso": "dates like 2024-05-31",
     "compact": "dates like 20240531",
+    "year": "years like 2024",
     "seconds": "seconds since 1970",
 }
 
@@ -56,10 +57,14 @@ def read_date(value: str) -> tuple[str, float] | None:
 
     >>> read_date("1970-01-02T12:00"), read_date("19700102"), read_date("43200"), read_date("31/05/2024")
     (('iso', 1.5), ('compact', 1.0), ('seconds', 0.5), None)
+    >>> read_date("1971")
+    ('year', 365.0)
     """
     try:
         if re.fullmatch(r"(19|20)\d\d(0[1-9]|1[0-2])[0-3]\d", value):
             return "compact", _stamp(value) / _DAY
+        if re.fullmatch(r"(19|20)\d\d", value):  # half an hour after 1970 is no time that a table holds
+            return "year", _stamp(f"{value}-01-01") / _DAY
         if re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", value):
             return ("seconds", float(value) / _DAY) if abs(float(value)) < _LATEST else None
         return "iso", _stamp(value) / _DAY
@@ -71,7 +76,7 @@ def _hint(value: str) -> str:
     if re.fullmatch(r"\d{12,}(\.0*)?", value):
         return "too large for seconds since 1970; divide milliseconds by 1000"
     other = "; write 31/05/2024 as 2024-05-31" if re.fullmatch(r"\d+[./-]\d+[./-]\d+.*", value) else ""
-    return f"neither a date like 2024-05-31 or 20240531 nor seconds since 1970{other}"
+    return f"neither a date like 2024-05-31 or 20240531, nor a year, nor seconds since 1970{other}"
 
 
 def _stamp(value: str) -> float:

@@ -13,6 +13,7 @@ from fedleak.report import sentences, summary
 from fedleak.report.formatting import format_value, interval, printable
 from fedleak.report.section import Section
 from fedleak.report.sentences import Column
+from fedleak.report.spending import over_budget
 from fedleak.report.summary import GameSummary, RunSummary, game_summaries
 from fedleak.results.audit import Audit, Score, Utility
 
@@ -36,7 +37,7 @@ class Verdicts(Section):
                 _verdict(scene, scene.adversary in {before.adversary for before in told[:position]})
                 for position, scene in enumerate(told)
             ],
-            "exceeded": summary.over_limit(audit),
+            "exceeded": [*summary.over_limit(audit), *over_budget(audit)],
             "failures": summary.failed(audit),
         }
 

@@ -15,8 +15,8 @@ from fedleak.report.html_page import templates
 from fedleak.report.signoff import identifiability
 from fedleak.report.signoff.decision import decision, deployed_label
 from fedleak.report.signoff.signatories import ROLES, Signatories, tested_on
-from fedleak.report.summary import untested_groups
-from fedleak.results.audit import Audit
+from fedleak.report.summary import compared, untested_groups
+from fedleak.results.audit import Audit, Utility
 from fedleak.results.criteria import PHASES
 from fedleak.trace.files import private_folder, read_whole, write_atomic
 
@@ -56,7 +56,9 @@ def render(audit: Audit, signed: Signatories, digest: str) -> str:
         criteria=identifiability.criteria(audit),
         not_mapped=identifiability.not_mapped(audit),
         questions=identifiability.questions(audit),
+        defences=identifiability.defences(audit),
         statements=identifiability.statements(audit),
+        utility=compared(used) if (used := _utility(audit)) else "",
         untested=untested_groups(audit.untested),
     )
     return environment.get_template(
@@ -97,6 +99,12 @@ def _attacks(audit: Audit) -> list[Mapping[str, Any]]:
             }
         )
     return found
+
+
+def _utility(audit: Audit) -> Utility | None:
+    """Of the run without a defence."""
+    plain = (score.utility for score in audit.scores if score.defence is None and score.control is None)
+    return next((used for used in plain if used is not None), None)
 
 
 def _prior(audit: Audit, game: str) -> str:

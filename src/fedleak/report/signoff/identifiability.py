@@ -10,12 +10,12 @@ from fedleak.report import sentences, tradeoff
 from fedleak.report.formatting import epsilon, format_value, picked_interval, run_label
 from fedleak.report.sections.users import tail_of, told
 from fedleak.report.signoff.decision import Evidence, deployed
-from fedleak.report.summary import GameSummary, RunSummary, game_summaries
+from fedleak.report.summary import GameSummary, RunSummary, game_summaries, too_few
 from fedleak.results.audit import Audit
 from fedleak.results.criteria import CRITERIA, DEFINITIONS
 from fedleak.results.defence_results import Promise
 
-__all__ = ["Tested", "CriterionRow", "criteria", "not_mapped", "questions", "statements", "residual"]
+__all__ = ["Tested", "CriterionRow", "criteria", "not_mapped", "questions", "statements", "defences", "residual"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +74,8 @@ def shown_on(scene: GameSummary, run: RunSummary) -> Tested:
     if best is None:
         return Tested(scene=scene, run=run, evidence="not tested", said="no attack was scored")
     said = f"{best.attack}: {scene.measure} {picked_interval(best)}, chance {format_value(best.chance)}"
-    if leaks is None:
-        said += "; too few users to tell"
+    if leaks is None:  # an attack that could not show anything tests nothing
+        return Tested(scene=scene, run=run, evidence="not tested", said=f"{said}; {too_few(best)} to tell")
     return Tested(scene=scene, run=run, evidence="shown" if leaks else "not shown", said=said)
 
 
@@ -91,6 +91,7 @@ def questions(audit: Audit) -> list[Mapping[str, Any]]:
             {
                 "scene": scene,
                 "found": sentences.found(scene) if scene.undefended else "",
+                "exact": sentences.exact(scene),
                 "unit": best.unit if best else "user",
                 "rows": [(run, shown_on(scene, run), run.strongest(scene.metric)) for run in scene.runs],
                 "users": told(first.tail) if first else "",
@@ -107,6 +108,11 @@ def questions(audit: Audit) -> list[Mapping[str, Any]]:
 
 def _costs(rows: Sequence[tuple[str, ...]]) -> list[Mapping[str, str]]:
     return [dict(zip(tradeoff.COLUMNS, row, strict=True)) for row in rows]
+
+
+def defences(audit: Audit) -> list[tuple[str, str, list[tuple[str, str]]]]:
+    """Every defence of the audit: its name, what it does, and what its settings mean."""
+    return [(name, text, list(audit.settings.get(name, {}).items())) for name, text in audit.defences.items()]
 
 
 def residual(audit: Audit, scene: GameSummary) -> str:
@@ -126,7 +132,9 @@ def residual(audit: Audit, scene: GameSummary) -> str:
         upper = f" The upper end of its interval: {short} {format_value(best.all_high)}."
     if tested.evidence == "shown":
         return f"A leak is shown {where} ({tested.said}).{upper}"
-    return f"A leak is {tested.evidence} {where} ({tested.said}).{upper} Attacks that were not run may find more."
+    if tested.evidence == "not tested":
+        return f"Not tested {where}: {tested.said}."
+    return f"A leak is not shown {where} ({tested.said}).{upper} Attacks that were not run may find more."
 
 
 _ASKED = (
@@ -161,7 +169,7 @@ def _statement(promise: Promise) -> list[tuple[str, str]]:
     if promise.per_round is not None:
         rows.insert(1, ("epsilon of one round", epsilon(promise.per_round)))
     if promise.hidden_epsilon is not None:
-        rows.insert(1, ("while participation is secret", epsilon(promise.hidden_epsilon)))
+        rows.insert(1, ("epsilon while it is secret who takes part", epsilon(promise.hidden_epsilon)))
     for title, field in _ASKED:
         value = str(getattr(promise, field) or "not stated")
         if field == "unit" and promise.unit and promise.count is not None:
@@ -173,14 +181,23 @@ def _statement(promise: Promise) -> list[tuple[str, str]]:
 
 
 def _canaries(promise: Promise) -> str:
-    if promise.shown is None or promise.tested is None:
-        return "not tested"
-    least = f"canaries show at least {epsilon(promise.shown)} in one round; {epsilon(promise.tested)} is stated there"
-    if promise.contradicted:
-        return f"contradiction shown: {least}"
-    if promise.most is not None and promise.tested > promise.most:
-        return f"not tested: {least}, and canaries cannot show more than {epsilon(promise.most)}"
-    return f"contradiction not shown: {least}"
+    """What canaries show of the epsilon of one round, and of the whole run."""
+    found = []
+    if promise.shown is not None and promise.tested is not None:
+        least = (
+            f"canaries show at least {epsilon(promise.shown)} in one round; {epsilon(promise.tested)} is stated there"
+        )
+        if promise.shown > promise.tested:
+            found.append(f"contradiction shown: {least}")
+        elif promise.most is not None and promise.tested > promise.most:
+            found.append(f"not tested: {least}, and canaries cannot show more than {epsilon(promise.most)}")
+        else:
+            found.append(f"contradiction not shown: {least}")
+    if promise.shown_over_run is not None and promise.epsilon is not None:
+        word = "shown" if promise.shown_over_run > promise.epsilon else "not shown"
+        least = f"canary clients show at least {epsilon(promise.shown_over_run)} over the whole run"
+        found.append(f"contradiction {word}: {least}; {epsilon(promise.epsilon)} is stated for it")
+    return ". ".join(one[0].upper() + one[1:] for one in found) or "not tested"
 
 
 # The lower levels of the publication's pyramid, about which no number of this audit says anything.
