@@ -12,7 +12,7 @@ from fedleak.lazy import torch
 
 __all__ = ["Covariance", "known_images"]
 
-_RIDGE = 0.1  # variance that every pixel has of its own, so that no direction is neglected
+_RIDGE = 1e-3  # variance that every pixel has of its own
 _DENSE = 3072  # pixels, up to which those of all channels have covariances; of one channel, beyond
 _WIDTH, _SPREAD = 2.0, 0.1  # pixels and variance: how images vary where none are known
 
@@ -32,6 +32,10 @@ class Covariance:
         """From a positive definite matrix."""
         parts = (matrix, np.linalg.inv(matrix), np.linalg.cholesky(matrix))
         return Covariance(*(torch.from_numpy(part) for part in parts))
+
+    def looser(self, ridge: float) -> Covariance:
+        """The same with more variance of each pixel's own."""
+        return Covariance.of((self.matrix + ridge * torch.eye(len(self.matrix), dtype=self.matrix.dtype)).numpy())
 
     def times(self, rows: torch.Tensor) -> torch.Tensor:
         """The product with every part of every row."""

@@ -38,6 +38,7 @@ __all__ = ["GradientInversion"]
 _BLOCK = 3  # steps between two searches for the order
 _NEAR = 2.0  # times the squared distance that rounding explains: then the search is over
 _COARSE = 20  # products of a step while the order is unknown
+_LOOSE = 0.1  # variance of each pixel's own once it is known: no direction is neglected then
 _GAIN = 0.02  # relative gain of a block below which the search is over
 _AGAIN = 1e-6  # damping at least, after the order has changed
 _APART = 0.1  # of the standard deviation: places with the same label must not start at the same image
@@ -174,12 +175,15 @@ class GradientInversion:
             return problem.errors(x.view(problem.shape))
 
         state, left = State.at(torch.from_numpy(first)), float(self.iterations)
+        loose = covariance.looser(_LOOSE)
         coarse = not told and problem.plan.batch < problem.shape[1]
         while left > 0:
             before, block = state.value, min(_BLOCK, math.ceil(left))
-            # Images that fit an order exactly, right or wrong, say nothing about others: look for it before.
+            # Images that fit an order exactly, right or wrong, say nothing about others: look for it before, and
+            # while the images are held close to what is known of images.
             most = min(_COARSE, self.products) if coarse else self.products
-            state, left = steps(residual, errors, state, covariance, block, most), left - block * most / self.products
+            state = steps(residual, errors, state, covariance if coarse else loose, block, most)
+            left -= block * most / self.products
             changed = not told and reorder(problem, state.x.view(problem.shape), rng)
             if changed:
                 state.damping = state.damping.clamp(min=_AGAIN)
