@@ -35,7 +35,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     # A model of four rounds is flat, so small steps leave noise as noise.
     "model-inversion-paper": {"steps": 60, "rate": 100.0, "confidence": 1.0},
     "mgan-active": LONGEST,
-    "gradient-inversion": {"iterations": 60, "step": 0.15},
+    "gradient-inversion": {"iterations": 6, "products": 20},
     # References of sixteen rounds each are trained again for every federation.
     "membership-lira": {"references": 2},
     "membership-lira-online": {"references": 2},

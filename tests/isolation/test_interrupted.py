@@ -39,8 +39,9 @@ def started(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen(
         [sys.executable, "-c", script], cwd=tmp_path, start_new_session=True, stderr=subprocess.PIPE
     )
-    deadline = time.monotonic() + 60
-    while not list(tmp_path.glob("out/runs/plain/seed-0/.view-*/given.bin")) and time.monotonic() < deadline:
+    deadline, view = time.monotonic() + 60, "out/runs/plain/seed-0/.view-*/given.bin"
+    # On a busy machine the view may be there long before the process that reads it.
+    while not (list(tmp_path.glob(view)) and psutil.Process(process.pid).children()) and time.monotonic() < deadline:
         time.sleep(0.05)
     time.sleep(0.3)
     yield process

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from users import examples, user
@@ -47,6 +47,7 @@ def owned(draw: st.DrawFn) -> Examples:
     return examples(range(n), **columns)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the first split imports scipy
 @given(
     owned(),
     st.sampled_from(["independent", "half", "stratified", "chrono", "album"]),

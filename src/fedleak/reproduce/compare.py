@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from fedleak.core import format_interval, format_value
+from fedleak.core import format_value
+from fedleak.reproduce.render import bare_value
 from fedleak.reproduce.summary import Figure, From, Summary
 
 __all__ = ["attack_table", "paper_table"]
@@ -38,7 +39,7 @@ def paper_table(summaries: Sequence[Summary]) -> str:
     for summary in summaries:
         title = f"{summary.title}: " if several else ""
         lines += [
-            f"| {title}{figure.name} | {figure.paper:g} | {_told(figure)} |"
+            f"| {title}{figure.name} | {figure.paper:g} | {bare_value(figure)} |"
             for figure in summary.figures
             if figure.paper is not None
         ]
@@ -63,11 +64,7 @@ def _usual_chance(figures: Sequence[Figure]) -> str:
     return chances.most_common(1)[0][0] if chances else ""
 
 
-def _told(figure: Figure, chance: str | None = None) -> str:
-    """A value with its interval, and with its chance unless that is the usual one; None: without."""
-    if figure.value is None:
-        return "not measured"
-    whole = figure.low is not None and figure.high is not None
-    told = format_interval(figure.value, figure.low, figure.high) if whole else format_value(figure.value)  # type: ignore[arg-type]
-    own = "" if figure.chance is None else format_value(figure.chance)
-    return told + (f", chance {own}" if chance is not None and own not in ("", chance) else "")
+def _told(figure: Figure, usual: str) -> str:
+    """A value with its interval, and with its chance unless that is the usual one."""
+    own = "" if figure.chance is None or figure.value is None else format_value(figure.chance)
+    return bare_value(figure) + (f", chance {own}" if own not in ("", usual) else "")

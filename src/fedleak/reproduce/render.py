@@ -10,7 +10,7 @@ from fedleak.core import format_interval, format_value
 from fedleak.reproduce.rows import ROWS, Row, deciding, verdict
 from fedleak.reproduce.summary import Figure, Summary, by_plan, is_stale, plan_name
 
-__all__ = ["all_rows", "cost", "figure_lines", "figures_of", "list_lines", "row_pages"]
+__all__ = ["all_rows", "bare_value", "cost", "figure_lines", "figures_of", "list_lines", "row_pages"]
 
 
 def all_rows(summaries: Mapping[str, Summary]) -> str:
@@ -98,12 +98,19 @@ def _version(summary: Summary) -> str:
     return version + rules + (", plan changed since" if is_stale(summary) else "")
 
 
-def _value(figure: Figure) -> str:
+def bare_value(figure: Figure) -> str:
+    """The value with its interval, if it has one."""
     if figure.value is None:
         return "not measured"
-    whole = figure.low is not None and figure.high is not None
-    told = format_interval(figure.value, figure.low, figure.high) if whole else format_value(figure.value)  # type: ignore[arg-type]
-    return told + ("" if figure.chance is None else f", chance {format_value(figure.chance)}")
+    if figure.low is None or figure.high is None:
+        return format_value(figure.value)
+    return format_interval(figure.value, figure.low, figure.high)
+
+
+def _value(figure: Figure) -> str:
+    if figure.value is None or figure.chance is None:
+        return bare_value(figure)
+    return f"{bare_value(figure)}, chance {format_value(figure.chance)}"
 
 
 def figures_of(stem: str, summary: Summary) -> str:
@@ -134,10 +141,9 @@ def figures_of(stem: str, summary: Summary) -> str:
 
 
 def _figure_row(figure: Figure) -> str:
-    bare = _value(figure).partition(", chance")[0]
     chance = "" if figure.chance is None else format_value(figure.chance)
     paper = "" if figure.paper is None else f"{figure.paper:g}"
-    cells = (figure.name, bare, chance, paper, figure.note)
+    cells = (figure.name, bare_value(figure), chance, paper, figure.note)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 

@@ -13,7 +13,7 @@ from fedleak.attacks.context import AttackContext
 from fedleak.attacks.membership.references import references
 from fedleak.attacks.membership.rmia import log_ratio
 from fedleak.attacks.membership.signals import asked, confidence
-from fedleak.attacks.membership.updates import GradientCosine, LossDrop, against_others
+from fedleak.attacks.membership.updates import GradientCosine, LossDrop, against_others, comparable
 from fedleak.attacks.shadow import model_of
 from fedleak.core import Capability, FloatArray, IntArray, Observation, Task
 from fedleak.federation.model import Model
@@ -59,7 +59,7 @@ class MembershipStrong:
         signals = [ratios[-1]]
         if len(stages) > 1:
             signals.append(ratios.mean(axis=0))
-        if not view.adversary.lacks(LossDrop.needs) and view.holds_updates:
+        if comparable(view):
             for attack in (LossDrop(rounds=self.rounds), GradientCosine(rounds=self.rounds)):
                 signals.append(against_others(attack, view, given, context))
         by_question = [given.mean(signal)[:, 0].astype(np.float64) for signal in signals]

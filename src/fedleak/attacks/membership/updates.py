@@ -21,7 +21,7 @@ from fedleak.population.population import Examples
 from fedleak.trace.prior import Prior
 from fedleak.views.view import View
 
-__all__ = ["GradientCosine", "LossDrop", "PerUpdate", "against_others", "every_client"]
+__all__ = ["GradientCosine", "LossDrop", "PerUpdate", "against_others", "comparable", "every_client"]
 
 Scores = npt.NDArray[np.float64]
 
@@ -46,6 +46,12 @@ class PerUpdate:
         """Average over the rounds in which the client took part."""
         given = asked(questions)
         return given.mean(against_others(self, view, given, context))
+
+
+def comparable(view: View) -> bool:
+    """Whether single updates are seen, and some round has two that can be compared with each other."""
+    seen = not view.adversary.lacks(PerUpdate.needs) and view.holds_updates
+    return seen and bool((np.unique(view.updates.round, return_counts=True)[1] > 1).any())
 
 
 def against_others(attack: PerUpdate, view: View, given: MembershipQuestions, context: AttackContext) -> Scores:

@@ -1,46 +1,55 @@
 """Gradient inversion: the examples whose local training, repeated step by step, gives a client's update.
 
-Zhu et al. (2019) match gradients; Geiping et al. (2020) match their direction and penalise total variation; Dimitrov et
-al. (2022) unroll the local steps of FedAvg. Here every example of a client has a place of its own, with the label
-counts that the update shows, and all clients of a round are searched for together.
+Zhu et al. (2019) match gradients; Geiping et al. (2020) match their direction; Dimitrov et al. (2022) unroll the local
+steps of FedAvg. Here every example of a client has a place of its own, with the label counts that the update shows, the
+mini-batches are searched for along with the images, and steps are those of Gauss-Newton.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import Meta
 
 from fedleak.attacks.context import AttackContext
-from fedleak.attacks.reconstruct.optim import adam
-from fedleak.attacks.reconstruct.representatives import cut_updates, total_variation
+from fedleak.attacks.recover.covariance import Covariance, known_images
+from fedleak.attacks.recover.gauss_newton import State, steps
+from fedleak.attacks.recover.imitation import Imitation
+from fedleak.attacks.recover.labels import label_counts
+from fedleak.attacks.recover.orders import reorder
 from fedleak.attacks.shadow import model_of, settings
-from fedleak.core import Capability, FloatArray, IntArray, Observation, Params, Task, is_buffers
+from fedleak.core import Capability, FloatArray, IntArray, Observation, Params, Task
 from fedleak.errors import AttackError
-from fedleak.federation.engines.embedded import one_thread, tensors
-from fedleak.federation.model import Model, Tensors
+from fedleak.federation.engines.embedded import one_thread
+from fedleak.federation.model import Model
 from fedleak.games.game import Predictions, Questions
 from fedleak.games.recover import ExampleQuestions
-from fedleak.lazy import functional as F
 from fedleak.lazy import torch
 from fedleak.plan.plan import FederationPlan
 from fedleak.trace.prior import Prior
 from fedleak.views.view import View
 
-__all__ = ["GradientInversion", "imitated", "label_counts"]
+__all__ = ["GradientInversion"]
 
-_POWER = 1.25  # of the total variation
+_BLOCK = 3  # steps between two searches for the order
+_NEAR = 2.0  # times the squared distance that rounding explains: then the search is over
+_COARSE = 20  # products of a step while the order is unknown
+_GAIN = 0.02  # relative gain of a block below which the search is over
+_AGAIN = 1e-6  # damping at least, after the order has changed
+_APART = 0.1  # of the standard deviation: places with the same label must not start at the same image
+_TOGETHER = 50_000  # pixels that are searched for at once
 
 
 @dataclass(frozen=True, kw_only=True)
 class GradientInversion:
     """Search for examples whose local steps, unrolled over mini-batches, give the client's update.
 
-    In which order a client sees its examples is not known; places are exchangeable, so any order will do where a batch
-    holds all of them, and a restart deals the labels out to the batches anew.
+    In which order a client sees its examples is not known; it is searched for. The search begins at the mean public
+    image of each label.
     """
 
     name: ClassVar[str] = "gradient-inversion"
@@ -53,17 +62,28 @@ class GradientInversion:
     capabilities: ClassVar[Capability] = Capability.NONE
     tasks: ClassVar[tuple[Task, ...]] = (Task.CLASSIFY,)
 
-    iterations: Annotated[int, Meta(ge=1, description="steps of the search")] = 1000
-    step: Annotated[float, Meta(gt=0, description="step of Adam, in pixel values; it decreases to 0")] = 0.05
-    variation: Annotated[float, Meta(ge=0, description="weight of the total variation")] = 1e-6
+    iterations: Annotated[int, Meta(ge=1, description="Gauss-Newton steps of the search, at most")] = 10
+    products: Annotated[
+        int, Meta(ge=1, description="products with the Jacobian in a step, at most (conjugate gradients)")
+    ] = 80
     distance: Annotated[
         Literal["cosine", "euclidean"],
-        Meta(description="compare updates by their angle, or by their distance relative to the update's length"),
-    ] = "cosine"
-    restarts: Annotated[int, Meta(ge=1, description="searches from other noise; the nearest update wins")] = 1
+        Meta(
+            description="euclidean: compare updates as they are. cosine: by their directions, for updates that are "
+            "clipped or scaled"
+        ),
+    ] = "euclidean"
+    images: Annotated[
+        Literal["public", "smooth"],
+        Meta(
+            description="what is known of images: the mean and covariance of the server's public ones, or only that "
+            "neighbouring pixels are alike"
+        ),
+    ] = "public"
+    restarts: Annotated[int, Meta(ge=1, description="searches from other images; the nearest update wins")] = 1
 
     def run(self, view: View, prior: Prior, questions: Questions, context: AttackContext) -> Predictions:
-        """Clients with as many examples together."""
+        """Clients with as many examples together, as far as memory allows."""
         assert isinstance(questions, ExampleQuestions)
         plan, model = settings(view), model_of(view)
         if plan.optimizer != "sgd" or plan.clip is not None:
@@ -82,10 +102,14 @@ class GradientInversion:
         updates = {layer.name: np.asarray(view.updates.layer(layer.name)[rows]) for layer in view.layout}
         counts = label_counts(model, start, updates, sizes[rows], plan, questions)
         images: list[FloatArray] = [np.zeros((0, *questions.shape), dtype=np.float32)] * len(rows)
-        groups = [np.flatnonzero(sizes[rows] == size) for size in np.unique(sizes[rows])]
+        groups = [
+            part
+            for size in np.unique(sizes[rows])
+            for part in _parts(np.flatnonzero(sizes[rows] == size), int(size) * int(np.prod(questions.shape)))
+        ]
         for done, group in enumerate(groups):
             some = {name: values[group] for name, values in updates.items()}
-            found = self._search(model, start, some, counts[group], plan, questions, context)
+            found = self.search(model, start, some, counts[group], plan, questions, context)
             for place, client in enumerate(group.tolist()):
                 images[client] = found[place]
             context.progress((done + 1) / len(groups))
@@ -95,7 +119,7 @@ class GradientInversion:
             claims = np.concatenate([claims, np.repeat(questions.public.x.mean(axis=0)[None], missing, axis=0)])
         return np.asarray(claims, dtype=np.float32)
 
-    def _search(
+    def search(
         self,
         model: Model,
         start: Params,
@@ -104,123 +128,68 @@ class GradientInversion:
         plan: FederationPlan,
         questions: ExampleQuestions,
         context: AttackContext,
+        orders: IntArray | None = None,
     ) -> FloatArray:
-        """The best of all restarts for each client: (clients, places, *shape)."""
-        size = int(counts[0].sum())
-        shape = (len(counts), size, *questions.shape)
-        best, lowest = np.zeros(shape, dtype=np.float32), np.full(len(counts), np.inf)
-        for _ in range(self.restarts):
-            labels = np.stack([context.rng.permutation(np.repeat(np.arange(len(row)), row)) for row in counts])
-            problem = _Problem(model, start, updates, labels, plan, self, shape)
-            noise = context.rng.random(shape, dtype=np.float32).reshape(len(counts), -1)
-            with one_thread():
-                found = adam(problem, torch.from_numpy(noise), self.iterations, self.step)
-                error = problem.errors(found.view(shape).requires_grad_()).detach().numpy()
-            better = error < lowest
-            best[better] = found.view(shape).numpy()[better]
-            lowest = np.where(better, error, lowest)
+        """The best of all restarts for each client: (clients, places, *shape).
+
+        With `orders`, (clients, epochs, places), the order in which a client saw its examples is told; places come in
+        the order of their labels.
+        """
+        labels = np.stack([np.repeat(np.arange(len(row)), row) for row in counts])
+        clients, places = labels.shape
+        best = np.zeros((clients, places, *questions.shape), dtype=np.float32)
+        lowest = np.full(clients, np.inf)
+        with one_thread():
+            means, covariance = known_images(questions, self.images)
+            for _ in range(self.restarts):
+                drawn = orders
+                if drawn is None:
+                    drawn = context.rng.permuted(
+                        np.broadcast_to(np.arange(places), (clients, plan.epochs, places)).copy(), axis=2
+                    )
+                problem = Imitation(model, start, updates, labels, drawn.copy(), plan, questions.shape, self.distance)
+                noise = covariance.draw(context.rng, clients, places * means.shape[1])
+                first = np.clip(means[labels].reshape(clients, -1) + _APART * noise, 0, 1)
+                found, error = self._descend(problem, first, covariance, context.rng, told=orders is not None)
+                better = error < lowest
+                best[better] = found.reshape(best.shape)[better]
+                lowest = np.where(better, error, lowest)
         return best
 
-
-class _Problem:
-    """How far the imitated updates of some clients are from those that they sent, and its gradient."""
-
-    def __init__(
+    def _descend(
         self,
-        model: Model,
-        start: Params,
-        updates: Params,
-        labels: IntArray,
-        plan: FederationPlan,
-        how: GradientInversion,
-        shape: tuple[int, ...],
-    ) -> None:
-        self.model, self.plan, self.how, self.shape = model, plan, how, shape
-        self.wanted = cut_updates(model, updates)
-        self.length = torch.stack([u.flatten(1).square().sum(1) for u in self.wanted.values()]).sum(0).sqrt()
-        self.before = {
-            key: w.expand(shape[0], *w.shape[1:]).clone().requires_grad_() for key, w in tensors(model, start).items()
-        }
-        self.labels = torch.from_numpy(labels)
+        problem: Imitation,
+        first: npt.NDArray[np.float64],
+        covariance: Covariance,
+        rng: np.random.Generator,
+        *,
+        told: bool,
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float64]]:
+        """Gauss-Newton steps from some images, with a better order every few steps."""
 
-    def __call__(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        images = x.detach().view(self.shape).requires_grad_()
-        values = self.errors(images) + self.how.variation * total_variation(images, _POWER).sum(1)
-        (gradient,) = torch.autograd.grad(values.sum(), images)
-        return values.detach(), gradient.flatten(1)
+        def residual(x: torch.Tensor) -> torch.Tensor:
+            return problem.residual(x.view(problem.shape))
 
-    def errors(self, images: torch.Tensor) -> torch.Tensor:
-        """The distance of each client's update from that of its images; 0 where they are the same."""
-        made = imitated(self.model, self.before, images, self.labels, self.plan, graph=True)
-        pairs = [(self.wanted[key].flatten(1), made[key].flatten(1)) for key in self.wanted]
-        tiny = self.length.clamp(min=1e-20)
-        if self.how.distance == "euclidean":
-            apart = torch.stack([(u - m).square().sum(1) for u, m in pairs]).sum(0)
-            return (apart + 1e-20).sqrt() / tiny
-        dots = torch.stack([(u * m).sum(1) for u, m in pairs]).sum(0)
-        squares = torch.stack([m.square().sum(1) for _, m in pairs]).sum(0)
-        cosine = dots / (tiny * squares.clamp(min=1e-20).sqrt())
-        return (2 - 2 * cosine).clamp(min=1e-12).sqrt()
+        def errors(x: torch.Tensor) -> torch.Tensor:
+            return problem.errors(x.view(problem.shape))
+
+        state, left = State.at(torch.from_numpy(first)), float(self.iterations)
+        coarse = not told and problem.plan.batch < problem.shape[1]
+        while left > 0:
+            before, block = state.value, min(_BLOCK, math.ceil(left))
+            # Images that fit an order exactly, right or wrong, say nothing about others: look for it before.
+            most = min(_COARSE, self.products) if coarse else self.products
+            state, left = steps(residual, errors, state, covariance, block, most), left - block * most / self.products
+            changed = not told and reorder(problem, state.x.view(problem.shape), rng)
+            if changed:
+                state.damping = state.damping.clamp(min=_AGAIN)
+            elif not coarse and bool(
+                ((state.value < _NEAR * problem.rounding) | (state.value > before * (1 - _GAIN))).all()
+            ):
+                break
+            coarse = coarse and changed
+        return state.x.float().numpy(), errors(state.x).numpy()
 
 
-def imitated(
-    model: Model, before: Tensors, images: torch.Tensor, labels: torch.Tensor, plan: FederationPlan, *, graph: bool
-) -> Mapping[str, torch.Tensor]:
-    """What clients would send that train on these images, in this order, batch by batch and epoch by epoch.
-
-    With `graph`, it can be differentiated with respect to the images.
-    """
-    now = dict(before)
-    trained = [key for key in now if not is_buffers(key)]
-    for _ in range(plan.epochs):
-        for first in range(0, images.shape[1], plan.batch):
-            part = slice(first, first + plan.batch)
-            outputs = model.forward(now, images[:, part])
-            loss = F.cross_entropy(outputs.flatten(0, 1), labels[:, part].flatten(), reduction="sum")
-            # The sum over clients of the mean over a batch: each client's own gradient.
-            gradients = torch.autograd.grad(
-                loss / labels[:, part].shape[1], [now[key] for key in trained], create_graph=graph
-            )
-            now |= {key: now[key] - plan.lr * g for key, g in zip(trained, gradients, strict=True)}
-            if not graph:
-                now = {key: w.detach().requires_grad_() for key, w in now.items()}
-    return {key: now[key] - before[key] for key in trained}
-
-
-def label_counts(
-    model: Model,
-    start: Params,
-    updates: Params,
-    sizes: IntArray,
-    plan: FederationPlan,
-    questions: ExampleQuestions,
-) -> IntArray:
-    """How many examples of each class every client has, (clients, classes): as told, or from the last layer's bias.
-
-    With softmax and cross-entropy a local step moves the bias of a class by the learning rate times the share of its
-    examples less the probability that the model expects of it (Zhao et al., 2020), which public images show.
-    """
-    if questions.labels:
-        return np.asarray(questions.labels, dtype=np.int64)
-    last = model.layout[-1]
-    if "bias" not in dict(last.tensors):
-        raise AttackError(
-            f"the last layer '{last.name}' has no bias, so an update does not say which labels it was trained on; set "
-            'labels = "known" in [[game]] recover, or choose a model whose last layer has a bias'
-        )
-    with one_thread(), torch.no_grad():
-        shown = torch.from_numpy(np.asarray(questions.public.x[:500], dtype=np.float32))[None]
-        expected = model.forward(tensors(model, start), shown)[0].softmax(dim=1).mean(dim=0).numpy()
-    steps = plan.epochs * -(-sizes // plan.batch)
-    moved = np.asarray(updates[last.name][:, last.span("bias")], dtype=np.float64)
-    shares = np.maximum(moved / (plan.lr * steps[:, None]) + expected, 0)[:, : questions.classes]
-    return np.stack([_whole(row, int(size)) for row, size in zip(shares, sizes, strict=True)])
-
-
-def _whole(shares: Sequence[float] | np.ndarray[tuple[int], np.dtype[np.float64]], total: int) -> IntArray:
-    """Whole numbers that add up to a total, in proportion (largest remainders)."""
-    wanted = np.asarray(shares, dtype=np.float64)
-    wanted = total * (wanted / wanted.sum() if wanted.sum() > 0 else np.full(len(wanted), 1 / len(wanted)))
-    found = np.floor(wanted).astype(np.int64)
-    found[np.argsort(found - wanted, kind="stable")[: total - int(found.sum())]] += 1
-    return found
+def _parts(group: IntArray, pixels: int) -> list[IntArray]:
+    return np.array_split(group, -(-len(group) // max(1, _TOGETHER // pixels)))

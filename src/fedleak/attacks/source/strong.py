@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import Meta
 
 from fedleak.attacks.context import AttackContext
-from fedleak.attacks.membership.updates import GradientCosine, LossDrop, Scores
+from fedleak.attacks.membership.updates import GradientCosine, LossDrop, Scores, comparable
 from fedleak.attacks.source.selection import explained
 from fedleak.attacks.source.updates import asked, by_option
 from fedleak.core import Capability, FloatArray, Observation, Task
@@ -40,8 +40,7 @@ class SourceStrong:
         """Score a client by the sum of the standardised signals."""
         given = asked(questions)
         signals = [explained(view, given, 1.0)]
-        linked = Observation.UPDATES | Observation.LINKS
-        if not view.adversary.lacks(linked) and view.holds_updates:
+        if comparable(view) and not view.adversary.lacks(Observation.LINKS):
             signals += [
                 by_option(signal, view, given, context)
                 for signal in (LossDrop(rounds=self.rounds), GradientCosine(rounds=self.rounds))

@@ -73,10 +73,9 @@ def _leaking(audit: Audit) -> list[str]:
     marked, found = deployed(audit), []
     for scene in summary.game_summaries(audit):
         runs = [run for run in (scene.undefended, *scene.defended) if run is not None]
-        wanted = (
-            (lambda run: not run.defended) if marked is None else (lambda run: run.label == run_label(marked, None))
-        )
-        for run in filter(wanted, runs):
+        for run in runs:
+            if run.label != run_label(marked, None) if marked is not None else run.defended:
+                continue
             best = run.strongest(scene.metric)
             if best is not None and run.leaks(scene.metric):
                 found.append(
