@@ -12,6 +12,7 @@ import logging
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,10 +30,11 @@ class InOrder(GiaImageExtension):
     def __init__(self, batch: int) -> None:
         self.batch = batch
 
-    def get_at_data(self, client_loader: DataLoader) -> tuple[object, ...]:
+    def get_at_data(self, client_loader: DataLoader[Any]) -> tuple[object, ...]:
         """The client's data, and noise of the same shape."""
-        real = torch.stack([image.clone() for image, _ in client_loader.dataset])
-        labels = [label for _, label in client_loader.dataset]
+        examples: Any = client_loader.dataset
+        real = torch.stack([image.clone() for image, _ in examples])
+        labels = [label for _, label in examples]
         noise = torch.randn(real.shape)
         loader = DataLoader(CustomTensorDataset(noise, labels), batch_size=self.batch, shuffle=False)
         return client_loader, real, noise, labels, loader

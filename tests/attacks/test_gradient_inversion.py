@@ -162,11 +162,11 @@ def test_a_single_example_is_found_to_the_rounding_of_its_update(distance: str, 
 
 def test_a_scaled_update_is_inverted_by_its_direction() -> None:
     plan, data = FederationPlan(rounds=1, batch=1, lr=0.1), clients(1, 1)
-    clipped = {name: 0.2 * values for name, values in sent(data, plan).items()}
+    clipped = {name: np.float32(0.2) * values for name, values in sent(data, plan).items()}
     counts = np.bincount(np.asarray(data[0].y), minlength=5)[None]
     errors = {}
     for distance in ("cosine", "euclidean"):
-        attack = GradientInversion(iterations=12, distance=distance)  # type: ignore[arg-type]
+        attack = GradientInversion(iterations=12, distance=distance)
         context = AttackContext(rng_for(0, "attack"))
         found = attack.search(MODEL, START, clipped, counts, plan, questions(), context)
         errors[distance] = float(((found[0] - data[0].x) ** 2).mean())

@@ -208,7 +208,7 @@ def test_every_defence_states_an_epsilon_or_a_reason(name: str) -> None:
     fixed = {"noise_multiplier": 1.0, "clipping_norm": 1.0}
     strength |= {f"flower-{side}-side-fixed-clipping": fixed for side in ("client", "server")}
     strength["flower-local-dp"] = {"clipping_norm": 1.0, "sensitivity": 2.0, "epsilon": 0.5, "delta": 1e-3}
-    strength["nvflare-exclude-vars"] = {"exclude_vars": "out"}
-    [found] = statements([cls(**strength.get(name, {}))], PLAN, 80, SIZES)
+    named = {"nvflare-exclude-vars": {"exclude_vars": "out"}}
+    [found] = statements([cls(**strength.get(name, {}), **named.get(name, {}))], PLAN, 80, SIZES)
     assert (found.epsilon is not None) is name.startswith(("dp-", "flower-"))
     assert found.how

@@ -102,7 +102,7 @@ class FlowerServerSideFixedClipping(_FixedClipping):
     def on_aggregation(self, updates: Params, shares: FloatArray, rng: np.random.Generator) -> Added:
         """The mean of shortened updates; the server has seen the long ones."""
         weights = {layer: rows for layer, rows in updates.items() if not is_buffers(layer)}
-        aggregate: Params = {layer: shares @ rows for layer, rows in updates.items()}
+        aggregate: dict[str, FloatArray] = {layer: shares @ rows for layer, rows in updates.items()}
         short = [
             clipped({layer: rows[n] for layer, rows in weights.items()}, self.clipping_norm) for n in range(len(shares))
         ]

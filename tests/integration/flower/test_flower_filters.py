@@ -86,7 +86,7 @@ def test_clipping_on_the_client() -> None:
     sent = []
     for update in updates():
         asked = message(arrays(MODEL), {"clipping_norm": 1.5})
-        answered = fixedclipping_mod(asked, None, lambda msg, _, update=update: reply(msg, update))  # type: ignore[arg-type, misc]
+        answered = fixedclipping_mod(asked, None, lambda msg, _, update=update: reply(msg, update))
         sent.append(change(next(iter(answered.content.array_records.values()))))
         assert_same(ours.on_update(update, np.random.default_rng(0)), sent[-1])
     theirs = DifferentialPrivacyClientSideFixedClipping(FedAvg(), 2.0, 1.5, CLIENTS)
@@ -114,7 +114,7 @@ def test_local_differential_privacy() -> None:
     ours = FlowerLocalDp(clipping_norm=1.5, sensitivity=1.5, epsilon=5.0, delta=1e-4)
     mod = LocalDpMod(1.5, 1.5, 5.0, 1e-4)
     [*_, update] = updates()
-    answered = mod(message(arrays(MODEL)), None, lambda msg, _: reply(msg, update))  # type: ignore[arg-type]
+    answered = mod(message(arrays(MODEL)), None, lambda msg, _: reply(msg, update))
     theirs = change(next(iter(answered.content.array_records.values())))
     assert_same(ours.on_update(update, np.random.default_rng(3)), theirs)
 

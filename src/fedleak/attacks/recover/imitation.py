@@ -86,7 +86,8 @@ class Imitation:
         if self.distance == "euclidean":
             return (flat - wanted) / length
         # The difference of unit vectors: 2 - 2 cos, without the cancellation of writing it so.
-        return flat / flat.norm(dim=1, keepdim=True).clamp(min=1e-30) - wanted / length
+        unit: torch.Tensor = flat / flat.norm(dim=1, keepdim=True).clamp(min=1e-30)
+        return unit - wanted / length
 
 
 def imitated(

@@ -47,7 +47,9 @@ def reorder(problem: Imitation, images: torch.Tensor, rng: np.random.Generator) 
             for row, choice in enumerate(chosen):
                 epoch, a, b = options[choice]
                 trials[row, epoch, [a, b]] = order[epoch, [b, a]]
-            values = torch.cat([problem.errors_of_orders(client, images, part) for part in trials.split(_TOGETHER)])
+            values = torch.cat(
+                [problem.errors_of_orders(client, images, part) for part in torch.split(trials, _TOGETHER)]
+            )
             best = int(values.argmin())
             if not float(values[best]) < lowest * (1 - _LEAST):
                 break
