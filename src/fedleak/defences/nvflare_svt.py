@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Meta
 
-from fedleak.core import Params
+from fedleak.core import FloatArray, Params
 from fedleak.federation.hooks import Defence
 from fedleak.federation.privacy import Statement, Training
 
@@ -60,7 +60,7 @@ class NvflareSvtPrivacy(Defence):
                     continue
                 noise = rng.laplace(scale=2 * self.gamma * count / (self.epsilon - first), size=len(left))
                 mask[left[np.abs(values[left]) + noise >= threshold]] = True
-        sent: Params = {}
+        sent: dict[str, FloatArray] = {}
         scale = 2 * self.gamma * count / (count * self.noise_var)
         for name, values, mask, drawn in zip(names, bounded, above, self._shared_out(count, above, rng), strict=True):
             out = np.zeros(len(values), dtype=np.float32)

@@ -183,10 +183,12 @@ def _guessable(
     # The steps of a canary that is in raise the answer that it is labelled with, and lower the other.
     sign = np.stack([1.0 - 2.0 * y, 2.0 * y - 1.0], axis=1)
     for number in range(rounds):
+
+        def draws(stage: str, client: int, number: int = number) -> np.random.Generator:
+            return rng_for(seed, "one run", stage, number, client)
+
         with one_thread():
-            rows = engine.updates(
-                start, range(clients), lambda stage, d, n=number: rng_for(seed, "one run", stage, n, d)
-            )  # type: ignore[misc]
+            rows = engine.updates(start, range(clients), draws)
         weights = rows[layer.name][:, layer.span("weight")].numpy().astype(np.float64).reshape(clients, 2, size)
         scores += (sign * weights).sum(1)
     return scores.reshape(-1), coins.reshape(-1)
