@@ -17,8 +17,9 @@ from fedleak.defences.nvflare_percentile import NvflarePercentilePrivacy
 from fedleak.defences.nvflare_svt import NvflareSvtPrivacy
 from fedleak.defences.secure_aggregation import SecureAggregation
 from fedleak.errors import PlanError, TrainingError
+from fedleak.federation.accountants import gaussian
 from fedleak.federation.canary_run import shown_over_run
-from fedleak.federation.privacy import Training, gaussian
+from fedleak.federation.privacy import Training
 from fedleak.plan.plan import FederationPlan
 from fedleak.plan.together import check_together
 

@@ -13,7 +13,7 @@ from scipy.special import gammaln, logsumexp
 from scipy.stats import norm
 
 from fedleak.errors import PlanError
-from fedleak.federation.privacy import EXACT, PLD, RDP, gaussian, poisson, without_replacement, worst_poisson
+from fedleak.federation.accountants import EXACT, PLD, RDP, gaussian, poisson, without_replacement, worst_poisson
 
 pytest.importorskip("dp_accounting", reason="the extra 'privacy' is not installed")
 

@@ -15,9 +15,10 @@ from fedleak.defences.dp_sgd import DpSgd
 from fedleak.defences.dynamic_participation import DynamicParticipation
 from fedleak.defences.secure_aggregation import SecureAggregation
 from fedleak.federation import canary_run
+from fedleak.federation.accountants import gaussian
 from fedleak.federation.canary_run import shown_by_signs, shown_over_run
 from fedleak.federation.hooks import Defence
-from fedleak.federation.privacy import Statement, Training, gaussian
+from fedleak.federation.privacy import Statement, Training
 from fedleak.federation.promises import promises
 from fedleak.plan.plan import FederationPlan
 from fedleak.report.tradeoff import promise as described_promise

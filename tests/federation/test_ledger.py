@@ -6,9 +6,10 @@ import pytest
 
 from fedleak.defences.dp_fedavg import DpFedAvg
 from fedleak.defences.dp_sgd import DpSgd
+from fedleak.federation.accountants import gaussian, poisson
 from fedleak.federation.hooks import Defence
 from fedleak.federation.ledger import Account, TookPart, accounts, spending
-from fedleak.federation.privacy import Statement, Training, gaussian, poisson, training
+from fedleak.federation.privacy import Statement, Training, training
 from fedleak.federation.promises import Promise, promises
 from fedleak.plan.plan import FederationPlan
 from fedleak.results.budget import budgets

@@ -21,8 +21,9 @@ from fedleak.defences.dp_sgd import DpSgd
 from fedleak.defences.dynamic_participation import DynamicParticipation
 from fedleak.defences.noise import Noise
 from fedleak.defences.secure_aggregation import SecureAggregation
+from fedleak.federation.accountants import default_delta, gaussian, poisson, without_replacement
 from fedleak.federation.hooks import Defence
-from fedleak.federation.privacy import Statement, default_delta, gaussian, poisson, training, without_replacement
+from fedleak.federation.privacy import Statement, training
 from fedleak.plan.plan import FederationPlan
 
 dp_accounting = pytest.importorskip("dp_accounting", reason="the extra 'privacy' is not installed")

@@ -11,8 +11,9 @@ from msgspec import Meta
 
 from fedleak.core import FloatArray, Params
 from fedleak.defences.clip import clipped
+from fedleak.federation.accountants import default_delta, gaussian, without_replacement
 from fedleak.federation.hooks import Defence
-from fedleak.federation.privacy import Statement, Training, default_delta, gaussian, without_replacement
+from fedleak.federation.privacy import Statement, Training
 
 __all__ = ["DpFedAvg"]
 

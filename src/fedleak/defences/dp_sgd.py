@@ -9,19 +9,12 @@ from typing import Annotated, ClassVar
 import numpy as np
 from msgspec import Meta
 
+from fedleak.federation.accountants import Bound, default_delta, poisson, poisson_over_time, worst_poisson
 from fedleak.federation.engines.batches import steps_of
 from fedleak.federation.engines.local_step import LocalStep
 from fedleak.federation.hooks import Defence
 from fedleak.federation.model import Tensors
-from fedleak.federation.privacy import (
-    Bound,
-    Statement,
-    Training,
-    default_delta,
-    poisson,
-    poisson_over_time,
-    worst_poisson,
-)
+from fedleak.federation.privacy import Statement, Training
 from fedleak.lazy import torch
 
 __all__ = ["DpSgd"]

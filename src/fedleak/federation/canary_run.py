@@ -18,11 +18,12 @@ from dataclasses import replace
 import numpy as np
 
 from fedleak.core import Params, UserId, rng_for
+from fedleak.federation.accountants import gaussian
 from fedleak.federation.aggregation import Aggregator
 from fedleak.federation.canaries import LOUD, Values, shown
 from fedleak.federation.federation import Client, select_clients
 from fedleak.federation.hooks import Defence
-from fedleak.federation.privacy import Statement, Training, gaussian
+from fedleak.federation.privacy import Statement, Training
 from fedleak.federation.tampering import Isolation
 from fedleak.federation.update_pipeline import apply_update_defences
 from fedleak.lazy import stats, torch
