@@ -46,6 +46,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 # From nothing, and minutes; or like another one here.
 SLOW = (
+    "mgan-prior",
+    "membership-lira-online",
     "mgan-passive",
     "mgan-passive-paper",
     "mgan-active",

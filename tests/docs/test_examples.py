@@ -176,7 +176,7 @@ def test_an_audit_runs_from_python(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "report.html").exists()
 
 
-@pytest.mark.parametrize("model", ["build", "normalised"])
+@pytest.mark.parametrize("model", ["build", pytest.param("normalised", marks=pytest.mark.slow)])
 def test_a_model_of_ones_own_is_audited_on_a_table(model: str, tmp_path: Path) -> None:
     for name in ("own_model.py", "own_model.toml"):
         text = (EXAMPLES / name).read_text(encoding="utf-8")

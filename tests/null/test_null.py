@@ -20,7 +20,10 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 # These take ten to twenty seconds each, and others cover the same kinds of data and games.
-_LONG = ("digits-match", "table-text", "table-sizes", "table-days", "table-copies")
+_LONG = (
+    *("digits-match", "digits-attribute", "table-text", "table-sizes", "table-days", "table-copies", "table-album"),
+    *("image-folder", "pipa-chrono"),
+)
 
 
 @pytest.mark.parametrize(
